@@ -43,7 +43,8 @@ func TestWatchLooksWhenTheAccountChanges(t *testing.T) {
 	}
 }
 
-// TestLongestWatch: a watch goes on beyond its timeout where the agent allows it, and not where the hub has to know that the agent is there.
+// TestLongestWatch: a watch goes on beyond its timeout where the agent allows it, and not where the hub has to know that the agent is
+// there.
 func TestLongestWatch(t *testing.T) {
 	s, address := serveWatchers(t, 2)
 	server := benchPlan(1, 2)

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -132,8 +133,9 @@ func TestAvailableAfterDelivery(t *testing.T) {
 	minor := step{progress: pending, underway: rollout.ChangeMinor, probes: unknown, want: yes, after: time.Minute}
 	not := with(minor, func(s *step) { s.want = no })
 	for name, steps := range map[string][]step{
-		"restarts nothing":   {up, minor, {progress: applied, probes: unknown, want: yes, after: 2 * time.Minute}},
-		"restarts":           {up, with(not, func(s *step) { s.underway = rollout.ChangeRestart }), {progress: applied, probes: unknown, want: no}},
+		"restarts nothing": {up, minor, {progress: applied, probes: unknown, want: yes, after: 2 * time.Minute}},
+		"restarts": {up, with(not, func(s *step) { s.underway = rollout.ChangeRestart }),
+			{progress: applied, probes: unknown, want: no}},
 		"unhealthy":          {up, with(not, func(s *step) { s.probes = unhealthy })},
 		"not served before":  {{progress: applied, probes: unhealthy, want: no}, not, {progress: applied, probes: unknown, want: no}},
 		"its Node goes down": {up, with(not, func(s *step) { s.node = rollout.NodeNotReady })},
@@ -166,6 +168,29 @@ func pool(label string, replicas int32) clusterv1.MachineDeployment {
 	return d
 }
 
+func TestMissingMachines(t *testing.T) {
+	var machines []clustermachines.Machine
+	for _, name := range []string{"a", "a", "b", "c", "deleted"} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: name}}}
+		if name == "deleted" {
+			m.Labels[clusterv1.MachineDeploymentNameLabel], m.DeletionTimestamp = "b", &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		machines = append(machines, clustermachines.Machine{Machine: m})
+	}
+	var deployments []clusterv1.MachineDeployment
+	for name, replicas := range map[string]int32{"a": 1, "b": 2, "c": 1, "d": 3, "e": 4} {
+		d := pool("", replicas)
+		d.Name = name
+		if name == "e" {
+			d.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		deployments = append(deployments, d)
+	}
+	if got := missingMachines(deployments, machines); !slices.Equal(got, []string{"b has 1 of 2", "d has 0 of 3"}) {
+		t.Errorf("missing are %v", got)
+	}
+}
+
 func TestSetPhases(t *testing.T) {
 	waiting := rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "Waiting for probes: kubelet"}
 	tests := map[string]struct {
@@ -186,6 +211,14 @@ func TestSetPhases(t *testing.T) {
 				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
 			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ",
 				"Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
+		},
+		"more Machines are to be made": {
+			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, missing: []string{"workers has 1 of 3"},
+				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
+			map[string]string{"Ready": "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",
+				"Stable":      "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",
+				"Updated":     "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",
+				"Provisioned": "True Provisioned ", "KubeconfigReady": "True KubeconfigReady "},
 		},
 		"no Node": {
 			scope{outcome: &rollout.Outcome{Done: true}, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}}, nil,

@@ -50,7 +50,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
-	s.poolReplicas = controlPlaneReplicas(deployments.Items)
+	s.poolReplicas, s.missing = controlPlaneReplicas(deployments.Items), missingMachines(deployments.Items, machines)
 	s.machines, s.others = nil, nil
 	s.plans.load()
 	for _, found := range machines {
@@ -83,6 +83,24 @@ func controlPlaneReplicas(deployments []clusterv1.MachineDeployment) (n int32) {
 		}
 	}
 	return n
+}
+
+// missingMachines says of each MachineDeployment how many of its Machines exist, where those are fewer than it asks for.
+func missingMachines(deployments []clusterv1.MachineDeployment, machines []clustermachines.Machine) (missing []string) {
+	exist := map[string]int32{}
+	for _, m := range machines {
+		if m.Machine.DeletionTimestamp.IsZero() {
+			exist[m.Machine.Labels[clusterv1.MachineDeploymentNameLabel]]++
+		}
+	}
+	for i := range deployments {
+		d := &deployments[i]
+		if desired := ptr.Deref(d.Spec.Replicas, 0); exist[d.Name] < desired && d.DeletionTimestamp.IsZero() {
+			missing = append(missing, fmt.Sprintf("%s has %d of %d", d.Name, exist[d.Name], desired))
+		}
+	}
+	slices.Sort(missing)
+	return missing
 }
 
 // readInputs sets the inputs of the machine's plan.

@@ -77,6 +77,8 @@ func setPhases(s *scope, err error) {
 	case s.outcome == nil:
 		// A conflict ended the reconcile before anything was decided.
 		return
+	case s.outcome.Wait == (rollout.Wait{}):
+		wait = s.waitForMachines()
 	default:
 		wait = s.outcome.Wait
 	}
@@ -109,12 +111,22 @@ func setPhases(s *scope, err error) {
 	set(s, rkev1.ReadyCondition, wait)
 }
 
+// waitForMachines waits for Machines that MachineDeployments ask for and that do not exist yet. While they are made one after the other, a
+// cluster is not ready, and stable, whenever those that exist are.
+func (s *scope) waitForMachines() rollout.Wait {
+	if len(s.missing) == 0 {
+		return rollout.Wait{}
+	}
+	return rollout.Wait{Reason: rollout.ReasonWaitingForMachines,
+		Message: "Waiting for Machines to be created: " + message.JoinNames(s.missing, maxNames)}
+}
+
 // updated is zero once every machine has what the specification asks for, which it may have before it is done.
 func (s *scope) updated(wait rollout.Wait) rollout.Wait {
 	outdated := func(m *machine) bool {
 		return !m.state.Deleting && (m.state.Change != rollout.ChangeNone || m.state.Progress != rollout.ProgressApplied)
 	}
-	if s.outcome == nil || len(s.machines) == 0 || slices.ContainsFunc(s.machines, outdated) {
+	if s.outcome == nil || len(s.machines) == 0 || len(s.missing) > 0 || slices.ContainsFunc(s.machines, outdated) {
 		return wait
 	}
 	return rollout.Wait{}

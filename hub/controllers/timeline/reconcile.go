@@ -28,13 +28,13 @@ const (
 	nothing recorded = iota
 	// progress is that something is in another phase.
 	progress
-	// outcome is that a machine or an operation has failed, or that the cluster or an operation is done.
+	// outcome is that a machine has failed, that the cluster has failed or is ready, or anything about an operation.
 	outcome
 )
 
 // saveInterval is the least time between two writes of a timeline: five seconds, and for progress more where others are to be written as
-// well. In an upgrade machines change phases each second; a hub that ends loses the phases that began and ended since the last write, and no
-// Event.
+// well. In an upgrade machines change phases each second; a hub that ends loses the phases that began and ended since the last write, and
+// no Event.
 func (r recorded) saveInterval(others int) time.Duration {
 	if r == outcome {
 		others = 0

@@ -82,6 +82,12 @@ func reportsExpiry(raw []byte, now time.Time) bool {
 	return false
 }
 
+// mustBeSeen reports whether the age of the reports of a machine matters, as far as this replica knows.
+func (h *Handler) mustBeSeen(m *Machine) bool {
+	secret, _ := h.Secrets.Plans.Get(m.Account)
+	return secret == nil || ageMatters(secret, time.Now())
+}
+
 // seenAnnotation is the annotation that a write of a plan Secret adds, nil where the age of reports does not matter.
 func seenAnnotation(secret *corev1.Secret, now time.Time) map[string]string {
 	if !ageMatters(secret, now) {

@@ -42,8 +42,8 @@ const (
 var ErrDraining = response.Retry(2*time.Second, "this replica of the hub is stopping; retry to reach another one")
 
 // watchPlan streams the events of the machine's Secret until the watch's timeout, a revocation of the machine, or the drain of this
-// replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot be continued
-// from is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know in the meantime
+// replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot be continued from
+// is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know in the meantime
 // that the agent is there. An error is returned only if nothing was written.
 func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, query url.Values) error {
 	if !h.Secrets.Plans.Synced() {
@@ -63,9 +63,6 @@ func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, 
 		return err
 	}
 	defer h.Secrets.Plans.Unwatch(watcher)
-	if secret, _ := h.Secrets.Plans.Get(m.Account); secret != nil && !ageMatters(secret, time.Now()) {
-		asked.timeout = max(asked.timeout, asked.longest)
-	}
 	changed, unsubscribe := h.Secrets.SubscribeAccount(m.Account)
 	defer unsubscribe()
 	// A revocation from before the subscription is not notified any more.
@@ -85,7 +82,11 @@ func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, 
 			return nil
 		}
 	}
-	bookmarks, end := time.NewTicker(bookmarkInterval), time.NewTimer(asked.timeout)
+	bookmarks, overdue, timeout := time.NewTicker(bookmarkInterval), time.Now().Add(asked.timeout), asked.timeout
+	if !h.mustBeSeen(m) {
+		timeout = max(timeout, asked.longest)
+	}
+	end := time.NewTimer(timeout)
 	defer bookmarks.Stop()
 	defer end.Stop()
 	var recheck <-chan time.Time
@@ -97,6 +98,9 @@ func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, 
 				return nil
 			}
 		case <-bookmarks.C:
+			if time.Now().After(overdue) && h.mustBeSeen(m) {
+				return nil
+			}
 			if !asked.bookmarks {
 				continue
 			}

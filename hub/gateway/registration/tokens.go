@@ -35,8 +35,8 @@ type Tokens struct {
 }
 
 const (
-	// unknownFor is how long a token may be ahead of the caches: its user may have it a moment before, and on a busy hub for more than ten seconds.
-	unknownFor, unknownAgain = 30 * time.Second, 100 * time.Millisecond
+	// unknownFor is how long a token may be ahead of the caches: its user may have it a moment before, and on a busy hub for seconds.
+	unknownFor, unknownAgain = 10 * time.Second, 100 * time.Millisecond
 	// maxUnknown is how many tokens may have that time at once. Anybody can show one that never was issued; others are asked to come again.
 	maxUnknown = 32
 )

@@ -140,8 +140,8 @@ func (v *view) decide(m *Machine, rules []rule) Decision {
 	return Decision{Machine: m.Name, Done: true, Reason: ReasonUpToDate, Message: "Plan applied, all probes healthy"}
 }
 
-// summarize is what a tier waits for, in one line: that of the machine that comes first by stages, and of those by name. While machines of a
-// pool are made one after the other, the reason of the cluster then stays the same.
+// summarize is what a tier waits for, in one line: that of the machine that comes first by stages, and of those by name. While machines of
+// a pool are made one after the other, the reason of the cluster then stays the same.
 func summarize(t int, pending []int, decisions []Decision) Wait {
 	title, pendingNames, first := tiers[t].title, make([]string, 0, len(pending)), pending[0]
 	for _, i := range pending {
@@ -160,8 +160,8 @@ func summarize(t int, pending []int, decisions []Decision) Wait {
 }
 
 // stages is the order in which the reasons of machines become that of their cluster: what a user has to see to, anything else that is not
-// listed, and what a machine goes through once it may have its plan, from the first to the last; but the infrastructure, which takes longest,
-// is before the identity. What a machine says that only waits for another one says least.
+// listed, and what a machine goes through once it may have its plan, from the first to the last; but the infrastructure, which takes
+// longest, is before the identity. What a machine says that only waits for another one says least.
 var stages = []string{
 	ReasonPlanFailed, ReasonPlanInvalid, ReasonPlanCanceled, ReasonDrainFailed, anyOther,
 	ReasonWaitingForInfrastructure, ReasonWaitingForIdentity, ReasonDraining, ReasonDelivering, ReasonWaitingForAgent, ReasonApplyingPlan,

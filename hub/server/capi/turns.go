@@ -60,15 +60,18 @@ func (t turns) Patch(ctx context.Context, object client.Object, patch client.Pat
 // Delete implements client.Writer. What was created for a Machine that could not be created is deleted also when the time of the reconcile
 // has ended.
 func (t turns) Delete(ctx context.Context, object client.Object, opts ...client.DeleteOption) error {
-	ctx, cancel := beyondDeadline(ctx)
-	defer cancel()
+	if t.begun.recently(client.ObjectKeyFromObject(object)) {
+		longer, cancel := beyondDeadline(ctx)
+		defer cancel()
+		ctx = longer
+	}
 	return t.Client.Delete(ctx, object, opts...)
 }
 
 // wait waits for a turn and does something to an object: name is that of the Machine, and of what belongs to it.
 func (t turns) wait(ctx context.Context, name client.ObjectKey, do func(context.Context) error) error {
 	waiting := ctx
-	if t.begun.recently(name) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < requestTime && t.begun.recently(name) {
 		longer, cancel := beyondDeadline(ctx)
 		defer cancel()
 		waiting = longer
@@ -105,21 +108,25 @@ type begun struct {
 	at map[client.ObjectKey]time.Time
 }
 
-// maxBegun is more than can be done something to within requestTime.
-const maxBegun = 10_000
+const (
+	// begunFor is longer than a MachineSet waits for its next turn and does something in it.
+	begunFor = 3 * requestTime
+	// maxBegun is more than can be done something to in that time.
+	maxBegun = 10_000
+)
 
 func (b *begun) recently(name client.ObjectKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, ok := b.at[name]
-	return ok && time.Since(at) < requestTime
+	return ok && time.Since(at) < begunFor
 }
 
 func (b *begun) set(name client.ObjectKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.at) >= maxBegun {
-		maps.DeleteFunc(b.at, func(_ client.ObjectKey, at time.Time) bool { return time.Since(at) >= requestTime })
+		maps.DeleteFunc(b.at, func(_ client.ObjectKey, at time.Time) bool { return time.Since(at) >= begunFor })
 	}
 	if name.Name != "" {
 		b.at[name] = time.Now()

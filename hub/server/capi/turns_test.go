@@ -159,7 +159,10 @@ func TestTurnsCompleteMachine(t *testing.T) {
 		if err := apply(reconcile, "b"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("another Machine is begun: %v", err)
 		}
-		time.Sleep(requestTime)
+		if err := c.Delete(reconcile, object("b")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another Machine is deleted: %v", err)
+		}
+		time.Sleep(begunFor)
 		if err := apply(reconcile, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("long after that: %v", err)
 		}
