@@ -212,7 +212,7 @@ func TestSetPhases(t *testing.T) {
 			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ",
 				"Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
 		},
-		"more Machines are to be made": {
+		"more Machines are missing": {
 			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, missing: []string{"workers has 1 of 3"},
 				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
 			map[string]string{"Ready": "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",

@@ -82,7 +82,7 @@ func reportsExpiry(raw []byte, now time.Time) bool {
 	return false
 }
 
-// mustBeSeen reports whether the age of the reports of a machine matters, as far as this replica knows.
+// mustBeSeen reports whether the age of the reports of a machine matters, by what this replica has read.
 func (h *Handler) mustBeSeen(m *Machine) bool {
 	secret, _ := h.Secrets.Plans.Get(m.Account)
 	return secret == nil || ageMatters(secret, time.Now())
