@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -278,6 +279,21 @@ func (s *Source) noteLocked(secret *corev1.Secret) {
 	s.latest = secret
 }
 
+// noteBesideLocked remembers the Secret as it was read or written beside the watch, unless the watch has delivered a later version before the
+// response came: an update of the earlier one may change nothing, and then nobody would find out that it is outdated.
+func (s *Source) noteBesideLocked(secret *corev1.Secret) {
+	if s.latest == nil || s.latest.UID != secret.UID || !isLater(s.latest.ResourceVersion, secret.ResourceVersion) {
+		s.noteLocked(secret)
+	}
+}
+
+// isLater compares resource versions, which are numbers as a rule. Of others none is later.
+func isLater(version, than string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(than, 10, 64)
+	return errA == nil && errB == nil && a > b
+}
+
 func (s *Source) snapshot(secret *corev1.Secret) source.Snapshot {
 	return source.Snapshot{
 		UID:       string(secret.UID),
@@ -314,7 +330,7 @@ func (s *Source) get(ctx context.Context) (*corev1.Secret, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noteLocked(secret)
+	s.noteBesideLocked(secret)
 	return secret, nil
 }
 

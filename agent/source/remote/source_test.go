@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/agent/testenv/testhub"
@@ -368,5 +369,32 @@ func TestForeignCertificateIsExplained(t *testing.T) {
 	_, err = s.Get(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "not signed by the CA of the connection info; register the machine again") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestResponseBehindTheWatch: the response to a write that comes after the watch has delivered a later version is not taken for the latest.
+func TestResponseBehindTheWatch(t *testing.T) {
+	version := func(uid, version string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: types.UID(uid), ResourceVersion: version}}
+	}
+	for name, tc := range map[string]struct {
+		latest, written *corev1.Secret
+		later           bool
+	}{
+		"nothing known":       {nil, version("a", "9"), false},
+		"the next version":    {version("a", "9"), version("a", "10"), false},
+		"an earlier version":  {version("a", "10"), version("a", "9"), true},
+		"of another Secret":   {version("a", "10"), version("b", "9"), false},
+		"versions of letters": {version("a", "y"), version("a", "x"), false},
+	} {
+		s := &Source{latest: tc.latest, upgrades: make(chan struct{}, 1)}
+		s.noteBesideLocked(tc.written)
+		want := tc.written
+		if tc.later {
+			want = tc.latest
+		}
+		if s.latest != want {
+			t.Errorf("%s: the latest is %v", name, s.latest)
+		}
 	}
 }

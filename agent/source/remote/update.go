@@ -72,6 +72,6 @@ func (s *Source) put(ctx context.Context, base *corev1.Secret, change func(*plan
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noteLocked(written)
+	s.noteBesideLocked(written)
 	return s.snapshot(written), nil
 }
