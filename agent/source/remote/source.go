@@ -279,8 +279,8 @@ func (s *Source) noteLocked(secret *corev1.Secret) {
 	s.latest = secret
 }
 
-// noteBesideLocked remembers the Secret as it was read or written beside the watch, unless the watch has delivered a later version before the
-// response came: an update of the earlier one may change nothing, and then nobody would find out that it is outdated.
+// noteBesideLocked remembers the Secret as it was read or written beside the watch, unless the watch has delivered a later version before
+// the response came: an update of the earlier one may change nothing, and then nobody would find out that it is outdated.
 func (s *Source) noteBesideLocked(secret *corev1.Secret) {
 	if s.latest == nil || s.latest.UID != secret.UID || !isLater(s.latest.ResourceVersion, secret.ResourceVersion) {
 		s.noteLocked(secret)
