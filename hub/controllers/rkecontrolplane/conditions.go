@@ -144,13 +144,6 @@ func setContractConditions(s *scope) {
 	notReady := namesOf(remaining, func(m *machine) bool { return !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
 	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineSet(m.machine) })))
-	stillServing := time.Duration(0)
-	if len(serving) == 0 && conditions.IsTrue(s.controlPlane, clusterv1.AvailableCondition) {
-		for _, m := range all {
-			stillServing = max(stillServing, m.mayServeAPI(s.now))
-		}
-		s.requeue(stillServing)
-	}
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):
@@ -159,7 +152,7 @@ func setContractConditions(s *scope) {
 	case !s.unreachableSince.IsZero():
 		available.Status, available.Reason = metav1.ConditionUnknown, clusterv1.ConnectionDownReason
 		available.Message = "The cluster's API has not answered since " + s.unreachableSince.UTC().Format("2006-01-02 15:04:05 MST")
-	case len(serving) == 0 && stillServing == 0:
+	case len(serving) == 0 && !s.stillAvailable(all):
 		available.Status, available.Reason = metav1.ConditionFalse, clusterv1.NotAvailableReason
 		available.Message = "No control plane node is known to serve the Kubernetes API"
 	}
@@ -179,6 +172,20 @@ func setContractConditions(s *scope) {
 		doing("Remediating", remediated))
 	setForAll(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: ", notReady)
 	setForAll(s, clusterv1.MachinesUpToDateCondition, clusterv1.UpToDateReason, clusterv1.NotUpToDateReason, "Not up to date: ", notUpToDate)
+}
+
+// stillAvailable reports whether the control plane was available and one of its machines may still serve the API, and has it looked at
+// again when that no longer counts.
+func (s *scope) stillAvailable(machines []*machine) bool {
+	if !conditions.IsTrue(s.controlPlane, clusterv1.AvailableCondition) {
+		return false
+	}
+	longest := time.Duration(0)
+	for _, m := range machines {
+		longest = max(longest, m.mayServeAPI(s.now))
+	}
+	s.requeue(longest)
+	return longest > 0
 }
 
 // namesOf are the names of the machines for which is returns true.

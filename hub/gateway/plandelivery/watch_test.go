@@ -55,9 +55,9 @@ func TestQuietStreamStaysOpen(t *testing.T) {
 // TestParseWatch: how long a watch takes, and may take.
 func TestParseWatch(t *testing.T) {
 	for name, tc := range map[string]struct {
-		seconds, longest       string
-		timeout, most          time.Duration
-		longestLeast, longestM time.Duration
+		seconds, longest          string
+		timeout, most             time.Duration
+		longestLeast, longestMost time.Duration
 	}{
 		"nothing asked for":      {timeout: watchTimeout, most: 2 * watchTimeout},
 		"ten minutes":            {seconds: "600", timeout: 10 * time.Minute, most: 10 * time.Minute},
@@ -71,7 +71,7 @@ func TestParseWatch(t *testing.T) {
 			query.Set("timeoutSeconds", tc.seconds)
 		}
 		got, err := parseWatch(query, http.Header{longestWatchHeader: {tc.longest}})
-		if err != nil || got.timeout < tc.timeout || got.timeout > tc.most || got.longest < tc.longestLeast || got.longest > tc.longestM {
+		if err != nil || got.timeout < tc.timeout || got.timeout > tc.most || got.longest < tc.longestLeast || got.longest > tc.longestMost {
 			t.Errorf("%s: %v, %+v", name, err, got)
 		}
 	}
