@@ -90,6 +90,7 @@ func TestOperationEvents(t *testing.T) {
 	if err := c.Delete(t.Context(), current); err != nil {
 		t.Fatal(err)
 	}
+	reconcile() // The cache has the deletion before its handlers.
 	ended := anOperation(operationv1.PhaseFailed, "", "MachineFailed", metav1.ConditionFalse)
 	if !r.rememberEnded().Delete(event.DeleteEvent{Object: ended}) {
 		t.Error("the deletion is dropped")

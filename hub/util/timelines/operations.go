@@ -30,18 +30,25 @@ type Operation struct {
 // index is that of the record.
 func (r *Record) SetOperations(index map[[2]string]int, operations []Operation, now time.Time) (changed bool) {
 	kept := r.kept(operations)
-	ended := map[types.UID]bool{}
-	for _, s := range r.Subjects {
+	gone := map[types.UID]int{}
+	for i, s := range r.Subjects {
 		if s.IsOperation() && s.Gone != nil {
-			ended[s.UID] = true
+			gone[s.UID] = i
 		}
 	}
 	for _, op := range operations {
-		// What has ended is not recorded again.
-		if uid := op.Object.GetUID(); !kept[uid] || ended[uid] {
+		uid := op.Object.GetUID()
+		if !kept[uid] {
 			continue
 		}
-		s := r.Subject(index, op.Kind, op.Object)
+		var s *Subject
+		if i, known := gone[uid]; !known {
+			s = r.Subject(index, op.Kind, op.Object)
+		} else if s = &r.Subjects[i]; op.Ended != nil && s.deleted() {
+			s.reopen()
+		} else {
+			continue // What has ended is not recorded again.
+		}
 		changed = s.SetPhase(op.Phase, now) || changed
 		if op.Ended != nil {
 			s.end(*op.Ended, op.Phase.Outcome)
@@ -61,6 +68,17 @@ func (s *Subject) end(at metav1.Time, outcome Outcome) {
 	}
 	s.EndPhase(at, outcome)
 	last.Outcome, s.Gone = outcome, &at
+}
+
+// deleted returns whether the last phase ended since the subject was deleted.
+func (s *Subject) deleted() bool {
+	return s.Gone != nil && len(s.Phases) > 0 && s.Phases[len(s.Phases)-1].Outcome == OutcomeGone
+}
+
+// reopen takes back that the subject was deleted: an operation that has ended and was deleted at once may be missing before its end is seen.
+func (s *Subject) reopen() {
+	last := &s.Phases[len(s.Phases)-1]
+	last.End, last.Seconds, last.Outcome, s.Gone = nil, 0, OutcomeRunning, nil
 }
 
 // kept returns which operations the record keeps, of those that exist and those that it has.
