@@ -127,6 +127,13 @@ func (p *PlanStore) Synced() bool {
 	return p.filled
 }
 
+// Seen reports whether the store has seen everything up to a resourceVersion.
+func (p *PlanStore) Seen(version uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latest >= version
+}
+
 // Observe stores a version of a Secret (*corev1.Secret) unless a newer one, or a newer deletion, is known.
 func (p *PlanStore) Observe(obj any) error {
 	secret, version, err := secretAndVersion(obj)

@@ -75,7 +75,8 @@ func (s *Subject) deleted() bool {
 	return s.Gone != nil && len(s.Phases) > 0 && s.Phases[len(s.Phases)-1].Outcome == OutcomeGone
 }
 
-// reopen takes back that the subject was deleted: an operation that has ended and was deleted at once may be missing before its end is seen.
+// reopen takes back that the subject was deleted: an operation that has ended and was deleted at once may be missing before its end is
+// seen.
 func (s *Subject) reopen() {
 	last := &s.Phases[len(s.Phases)-1]
 	last.End, last.Seconds, last.Outcome, s.Gone = nil, 0, OutcomeRunning, nil
