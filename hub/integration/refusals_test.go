@@ -138,6 +138,7 @@ func TestInvalidObjects(t *testing.T) {
 func TestImmutableFields(t *testing.T) {
 	t.Parallel()
 	env, namespace := newHubEnv(t)
+	const infrastructure = "{apiVersion: i.io/v1, kind: KCluster, name: c}"
 	for _, tt := range []struct {
 		name, before, after, want string
 	}{
@@ -149,6 +150,13 @@ func TestImmutableFields(t *testing.T) {
 			want: "dataDirectories.k8sDistro cannot be changed"},
 		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data}}"),
 			after: cluster("e", "{dataDirectories: {systemAgent: /date}}"), want: "dataDirectories.systemAgent cannot be changed"},
+		{name: "infrastructure added", before: cluster("g", "{}"), after: cluster("g", "{infrastructureRef: "+infrastructure+"}"),
+			want: "spec.rkeConfig.infrastructureRef cannot be added"},
+		{name: "infrastructure removed", before: cluster("h", "{infrastructureRef: "+infrastructure+"}"), after: cluster("h", "{}"),
+			want: "spec.rkeConfig.infrastructureRef cannot be added"},
+		{name: "infrastructure corrected", before: cluster("i", "{infrastructureRef: {apiVersion: i.io/v1, kind: KCluster, name: typo}}"),
+			after: cluster("i", "{infrastructureRef: "+infrastructure+"}")},
+		{name: "no infrastructure", before: cluster("j", "{infrastructureRef: null}"), after: cluster("j", "{}")},
 		{name: "empty data directories", before: cluster("f", "{}"), after: cluster("f", "{dataDirectories: {}}")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 )
 
 // RKEConfig is the configuration of a cluster, its machine pools, and what is to be done with it.
+//
+// +kubebuilder:validation:XValidation:rule=`(self.?infrastructureRef.?kind.orValue("") == "") == (oldSelf.?infrastructureRef.?kind.orValue("") == "")`,message="spec.rkeConfig.infrastructureRef cannot be added to a cluster or removed from it later: its machines and objects belong to the infrastructure cluster that it has; create another cluster"
 type RKEConfig struct {
 	rkev1.ClusterConfiguration `json:",inline"`
 
