@@ -96,12 +96,9 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 	name := "drover-" + string(p)
 	global := namespace + "-" + name
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
-	return []runtime.Object{
+	out := []runtime.Object{
 		&rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: global}, Rules: clusterRules},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: global}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: global},
-		},
+		bindCluster(global, subjects),
 		&rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules},
 		&rbacv1.RoleBinding{
 			TypeMeta: rbacType("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Subjects: subjects,
@@ -114,7 +111,31 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 			},
 			Rules: managerRules,
 		},
-	}, nil
+	}
+	if p == provider.ControlPlane {
+		out = append(out, aggregated(global+"-providers"), bindCluster(global+"-providers", subjects))
+	}
+	return out, nil
+}
+
+// aggregated is the ClusterRole of what infrastructure providers grant Cluster API's manager: their kinds may be in other groups than
+// infrastructure.cluster.x-k8s.io. Source: Cluster API's provider contract, RBAC.
+func aggregated(name string) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		TypeMeta: rbacType("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name},
+		AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{crds.AggregateToManager: "true"}}},
+		},
+		Rules: []rbacv1.PolicyRule{},
+	}
+}
+
+// bindCluster binds a ClusterRole in the whole cluster, by a binding of the same name.
+func bindCluster(role string, subjects []rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}
 }
 
 func rbacType(kind string) metav1.TypeMeta {

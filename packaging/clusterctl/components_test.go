@@ -137,6 +137,10 @@ func checkRoles(t *testing.T, p provider.Provider, objects []runtime.Object) {
 			t.Errorf("it may update %s: %v", resource, may)
 		}
 	}
+	if providers := roles[namespace+"-drover-control-plane-providers"]; (p == provider.ControlPlane) !=
+		(providers != nil && providers.AggregationRule.ClusterRoleSelectors[0].MatchLabels["cluster.x-k8s.io/aggregate-to-manager"] == "true") {
+		t.Errorf("the right to kinds of other providers is %+v", providers)
+	}
 	aggregated := roles[namespace+"-drover-"+string(p)+"-capi-manager"]
 	if aggregated == nil || aggregated.Labels["cluster.x-k8s.io/aggregate-to-manager"] != "true" {
 		t.Fatalf("nothing is granted to Cluster API's manager: %v", slices.Collect(maps.Keys(roles)))
