@@ -54,7 +54,7 @@ func (c *cluster) create() error {
 		sizes = pools(c.workers, c.poolSize)
 	}
 	c.object = newCluster(c.name(), sizes)
-	for _, object := range []client.Object{kubeconfig, infrastructure("DevCluster", c.name(), false), c.object} {
+	for _, object := range []client.Object{kubeconfig, infrastructureCluster(c.name()), c.object} {
 		if err := c.client.Create(c.ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 		}

@@ -20,7 +20,7 @@ type options struct {
 	sizes                           []int
 	replicas, workers               int
 	poolSize, most                  int
-	rest, limit                     time.Duration
+	rest, limit, boot               time.Duration
 	growth                          float64
 	keep, upgrades, clusterAPIOnly  bool
 }
@@ -65,6 +65,8 @@ func (o *options) addProviderFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.provider, "provider", "../shared/peers/cluster-api-dev", "directory of Cluster API's Dev provider")
 	f.IntVar(&o.poolSize, "pool-size", 100, "how many workers a pool has at most; more of them are spread over several pools")
+	f.DurationVar(&o.boot, "boot", 0, "how long the machine of a worker takes from its bootstrap data until it registers, up to a fifth more for "+
+		"some; 0 is at once, as no cloud does")
 	f.BoolVar(&o.upgrades, "upgrade", true, "upgrade all machines, "+upgradeConcurrency+" of the workers at a time")
 	f.Float64Var(&o.growth, "growth", 1.5, "how much more a machine may cost in the upper half of the sizes than in the lower half")
 }
@@ -131,6 +133,9 @@ func (o *options) prepare(paths ...*string) ([]int, error) {
 func (o *options) runMachines(ctx context.Context) error {
 	if o.poolSize < 1 {
 		return fmt.Errorf("--pool-size: %d must be at least 1", o.poolSize)
+	}
+	if o.boot < 0 {
+		return fmt.Errorf("--boot: %s must not be negative", o.boot)
 	}
 	sizes, err := o.prepare(&o.hub, &o.provider)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -130,16 +131,27 @@ func (e *environment) run(c *cluster, m machines.Machine) {
 	n := len(e.started)
 	m.Address = fmt.Sprintf("127.79.%d.%d", n/200, 1+n%200)
 	e.running.Go(func() {
+		if !m.Server && e.sleep(e.bootTime()) != nil {
+			return
+		}
 		if err := c.fleet.Run(e.ctx, m); err != nil && e.ctx.Err() == nil {
 			e.cancel(err)
 		}
 	})
 }
 
+// bootTime is how long one machine takes to boot.
+func (o *options) bootTime() time.Duration {
+	return o.boot + time.Duration(rand.Float64()*bootJitter*float64(o.boot))
+}
+
+// bootJitter is how much longer some machines take to boot, as a part of the whole.
+const bootJitter = 0.2
+
 // createClusters creates the Clusters and what they refer to, and starts their servers.
 func (e *environment) createClusters() error {
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, infrastructure("DevMachineTemplate", "workers", true),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, machineTemplate(e.boot),
 	} {
 		if err := e.client.Create(e.ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)

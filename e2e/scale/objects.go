@@ -44,12 +44,24 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// infrastructure is an object of the Dev provider with its backend in memory.
-func infrastructure(kind, name string, template bool) *unstructured.Unstructured {
-	spec := map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}}
-	if template {
-		spec = map[string]any{"template": map[string]any{"spec": spec}}
+// infrastructureCluster is a cluster of the Dev provider with its backend in memory.
+func infrastructureCluster(name string) *unstructured.Unstructured {
+	return infrastructure("DevCluster", name, map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}})
+}
+
+// machineTemplate is of machines in the memory of the Dev provider that take a time to boot.
+func machineTemplate(boot time.Duration) *unstructured.Unstructured {
+	backend := map[string]any{}
+	if boot > 0 {
+		backend["vm"] = map[string]any{"provisioning": map[string]any{
+			"startupDuration": boot.String(), "startupJitter": fmt.Sprint(bootJitter),
+		}}
 	}
+	spec := map[string]any{"backend": map[string]any{"inMemory": backend}}
+	return infrastructure("DevMachineTemplate", "workers", map[string]any{"template": map[string]any{"spec": spec}})
+}
+
+func infrastructure(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: infrastructureGroup, Version: infrastructureVersion, Kind: kind})
 	u.SetNamespace(namespace)
