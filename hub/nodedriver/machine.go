@@ -47,6 +47,8 @@ type Machine struct {
 	Spec map[string]any
 	// Credential is the cloud credential, by field.
 	Credential map[string]string
+	// Files are the fields that take the content of a file.
+	Files schema.Files
 	// Script is the bootstrap data.
 	Script []byte
 	// State is what was saved of it; nil if nothing was.
@@ -99,7 +101,10 @@ func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*sessio
 	}
 	flags, err := s.CreateFlags(ctx)
 	if err == nil {
-		s.fields, err = schema.Fields(m.Driver, flags)
+		s.fields, err = schema.Fields(m.Driver, flags, m.Files)
+	}
+	if err == nil {
+		err = m.writeFiles(s)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.end())
@@ -154,7 +159,7 @@ func redact(log *plugin.Log, err error) error {
 }
 
 func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
-	given, err := values(s.fields, m.Spec, m.Credential)
+	given, err := m.flagValues(s)
 	if err != nil {
 		return nil, err
 	}

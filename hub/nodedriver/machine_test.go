@@ -3,6 +3,9 @@ package nodedriver_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,9 +16,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	fake "github.com/drover-dev/drover/hub/testenv/nodedriver"
 )
 
@@ -276,6 +281,55 @@ func TestMisspelledCredential(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	noSecrets(t, log, err)
+}
+
+// TestFiles: a driver finds the content of a field in the file that its flag names, and the public key beside it, when it creates a machine
+// and when it removes it. The content may come from the credential. It is no text for users.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := strings.TrimSpace(string(pem.EncodeToMemory(block)))
+	for name, inCredential := range map[string]bool{"of the machine": false, "of the credential": true} {
+		cloud, runner, m := setup(t, "files")
+		m.Files = schema.Files{"keyFile": "keyContents"}
+		if inCredential {
+			m.Credential["keyContents"] = key
+		} else {
+			m.Spec["keyContents"] = key
+		}
+		if _, log, err := runner.Create(t.Context(), m); err != nil {
+			t.Fatal(name, err, log)
+		}
+		if got, want := cloud.Instances()["pool-1"].Image, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != want {
+			t.Errorf("%s: the public key is %q, want %q", name, got, want)
+		}
+		log, err := runner.Remove(t.Context(), m)
+		if err != nil || len(cloud.Instances()) > 0 {
+			t.Errorf("%s: %v, left %v", name, err, cloud.Instances())
+		}
+		if !strings.Contains(log, "removing pool-1 with the key [redacted]") {
+			t.Errorf("%s: the log is %q", name, log)
+		}
+		noSecrets(t, log)
+	}
+
+	// The flag's own default is left where there is no content.
+	_, runner, m := setup(t, "files")
+	m.Files = schema.Files{"keyFile": "keyContents"}
+	if _, _, err := runner.Create(t.Context(), m); err == nil || !strings.Contains(err.Error(), "/none.pub") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // A driver that names a file of the hub as the machine's key gets nothing of it.

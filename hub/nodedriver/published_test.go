@@ -3,7 +3,10 @@
 package nodedriver_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/pem"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -16,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	"sigs.k8s.io/yaml"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
@@ -61,7 +65,7 @@ func TestPublishedFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fields, err := schema.Fields(driver, flags)
+			fields, err := schema.Fields(driver, flags, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,6 +149,47 @@ func TestPublishedDriver(t *testing.T) {
 	}
 	if _, err := runner.Remove(t.Context(), m); err != nil {
 		t.Errorf("a machine that is gone: %v", err)
+	}
+}
+
+// TestPublishedDriverWithKey makes a machine with a key pair of the user's, by its content, once with the name of the pair at the cloud and
+// once without.
+func TestPublishedDriverWithKey(t *testing.T) {
+	program, runner := published(t)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(pem.EncodeToMemory(block))
+	for name, want := range map[string][]string{"": {"pool-1"}, "mine": nil} {
+		cloud := &ec2{accessKey: "planted-access-key-1", groups: map[string]string{}}
+		server := httptest.NewServer(cloud)
+		m := &nodedriver.Machine{
+			Driver: "amazonec2", Program: program, Name: "pool-1", Hostname: "pool-1-host", Files: schema.Files{"sshKeypath": "sshKeyContents"},
+			Spec: map[string]any{"endpoint": server.URL, "sslDisable": true, "region": "eu-central-1", "zone": "a", "vpcId": "vpc-1",
+				"subnetId": "subnet-1", "ami": "ami-1", "securityGroup": []any{"rancher-nodes"}, "sshKeyContents": key, "keypairName": name},
+			Credential: nodedriver.Credential("amazonec2", map[string][]byte{
+				"amazonec2credentialConfig-accessKey": []byte("planted-access-key-1"),
+				"amazonec2credentialConfig-secretKey": []byte("planted-secret-key")}),
+			Script: []byte("#!/bin/sh\n"),
+		}
+		keepState(m)
+		if _, log, err := runner.Create(t.Context(), m); err != nil {
+			t.Fatalf("key pair %q: %v %s", name, err, log)
+		}
+		imported := len(cloud.keys) == len(want) && (name == "" || cloud.instance["KeyName"] == name)
+		if !imported || string(m.State.Files["id_rsa"]) != key {
+			t.Errorf("key pair %q: the cloud has %v, the instance %q, the state a key of %d bytes", name, cloud.keys, cloud.instance["KeyName"],
+				len(m.State.Files["id_rsa"]))
+		}
+		if log, err := runner.Remove(t.Context(), m); err != nil || cloud.instance != nil {
+			t.Errorf("key pair %q: %v, left %v: %s", name, err, cloud.instance, log)
+		}
+		server.Close()
 	}
 }
 

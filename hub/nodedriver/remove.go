@@ -58,7 +58,7 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
-	given, err := values(s.fields, m.Spec, m.Credential)
+	given, err := m.flagValues(s)
 	if err != nil {
 		return nil, err
 	}

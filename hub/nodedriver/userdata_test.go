@@ -25,7 +25,7 @@ func TestUserDataField(t *testing.T) {
 		for _, name := range tc.flags {
 			flags = append(flags, plugin.Flag{Name: name, Kind: plugin.String, Default: ""})
 		}
-		fields, err := schema.Fields(driver, flags)
+		fields, err := schema.Fields(driver, flags, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
@@ -33,6 +34,10 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	if err != nil || fault != nil {
 		return nil, fault, err
 	}
+	files, err := schema.ParseFiles(source.Annotations[managementv3.FileFieldsAnnotation])
+	if err != nil {
+		return nil, cause.New("NodeDriverNotReady", "NodeDriver %s: %v", m.nodeDriver, err), nil
+	}
 	spec, _, err := unstructured.NestedMap(s.object.Object, "spec")
 	if err != nil {
 		return nil, cause.New("InvalidSpec", "spec is not readable: %v", err), nil
@@ -40,7 +45,8 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return field == "common" || field == "providerID" })
 	name := nodedriver.InstanceName(s.object.GetName())
 	work := &nodedriver.Machine{
-		ID: m.id(s), Driver: m.driver, Source: *source, Name: name, Hostname: hostname(s.machine, name), Spec: spec, State: s.stored.state,
+		ID: m.id(s), Driver: m.driver, Source: source.Spec, Name: name, Hostname: hostname(s.machine, name), Spec: spec, Files: files,
+		State: s.stored.state,
 	}
 	credential, fault, err := m.credential(ctx, s.object)
 	if err != nil || fault != nil && !removal {
@@ -71,8 +77,8 @@ func (m *machines) id(s *scope) nodedriver.ID {
 	return id
 }
 
-// source returns where the program of the driver comes from. One that is not active only removes machines.
-func (m *machines) source(ctx context.Context, removal bool) (*managementv3.NodeDriverSpec, *cause.Cause, error) {
+// source returns the NodeDriver, which says where the program of the driver comes from. One that is not active only removes machines.
+func (m *machines) source(ctx context.Context, removal bool) (*managementv3.NodeDriver, *cause.Cause, error) {
 	driver := &managementv3.NodeDriver{}
 	found, err := objects.Get(ctx, m.Client, client.ObjectKey{Name: m.nodeDriver}, driver)
 	if err != nil {
@@ -86,7 +92,7 @@ func (m *machines) source(ctx context.Context, removal bool) (*managementv3.Node
 	if errors.As(err, &fault) {
 		return nil, cause.New("NodeDriverNotReady", "NodeDriver %s: %v", m.nodeDriver, err), nil
 	}
-	return &driver.Spec, nil, err
+	return driver, nil, err
 }
 
 // hostname limits the name to what the pool asks for.

@@ -58,6 +58,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	if err != nil {
 		return s.noProgram(err)
 	}
+	identity += "/" + s.driver.Annotations[managementv3.FileFieldsAnnotation]
 	if known, _ := r.read.Load(s.driver.UID); known == identity && r.established(ctx, s) {
 		s.downloaded, s.installed = true, true
 		return nil
@@ -93,7 +94,12 @@ func (r *Reconciler) install(ctx context.Context, s *scope, identity string) err
 		s.install = cause.New("SandboxFailed", "Running the driver: %v; retrying", err)
 		return err
 	}
-	fields, err := schema.Fields(s.name, flags)
+	files, err := schema.ParseFiles(s.driver.Annotations[managementv3.FileFieldsAnnotation])
+	if err != nil {
+		s.install = cause.New("InvalidFileFields", "%v", err)
+		return nil
+	}
+	fields, err := schema.Fields(s.name, flags, files)
 	if err != nil {
 		s.install = cause.New("InvalidFlags", "The driver has create flags that cannot be fields: %v", err)
 		return nil

@@ -131,6 +131,7 @@ func TestNodeDriver(t *testing.T) {
 	env.Create(t, taken)
 	waitDriver(t, taken, "NameTaken", `belongs to NodeDriver "lab"`)
 	testDriverPools(t)
+	testFileFields(t, driver, namespace)
 
 	if err := errors.Join(env.Client.Delete(t.Context(), taken), env.Client.Delete(t.Context(), driver)); err != nil {
 		t.Fatal(err)
@@ -141,6 +142,33 @@ func TestNodeDriver(t *testing.T) {
 		err := env.Client.List(t.Context(), &crds, client.MatchingLabels{"management.cattle.io/node-driver": "lab"})
 		if err != nil || len(crds.Items) > 0 {
 			return fmt.Errorf("%d definitions, %w", len(crds.Items), err)
+		}
+		return nil
+	})
+}
+
+// testFileFields: the annotation of a NodeDriver says which fields take the content of a file.
+func testFileFields(t *testing.T, driver *managementv3.NodeDriver, namespace string) {
+	t.Helper()
+	annotate := func(value string) {
+		t.Helper()
+		before := driver.DeepCopy()
+		metav1.SetMetaDataAnnotation(&driver.ObjectMeta, managementv3.FileFieldsAnnotation, value)
+		if err := env.Client.Patch(t.Context(), driver, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate("image")
+	waitDriver(t, driver, "InvalidFileFields", managementv3.FileFieldsAnnotation+`: "image" is not of the form`)
+	annotate("imageContents:image")
+	waitDriver(t, driver, "Installed", "")
+	testenv.Until(t, "the API server to know the field", func() error {
+		config := driverObject("rke-machine-config.cattle.io", "LabConfig", namespace, "files", map[string]any{"imageContents": "x"})
+		if err := env.Client.Create(t.Context(), config, client.DryRunAll); err != nil {
+			return err
+		}
+		if config.Object["imageContents"] != "x" || config.Object["image"] != nil {
+			return fmt.Errorf("the object is %v", config.Object)
 		}
 		return nil
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -128,6 +129,7 @@ func print(t *testing.T, object client.Object) string {
 // What goes into the Secret of an order comes out of it, large numbers as they are written.
 func TestOrder(t *testing.T) {
 	m := lab(t)
+	m.Files = schema.Files{"sshKeypath": "sshKeyContents"}
 	o, err := orderOf(create, m)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/message"
 )
 
@@ -38,6 +39,7 @@ type order struct {
 	Hostname   string                      `json:"hostname,omitempty"`
 	Spec       map[string]any              `json:"spec,omitempty"`
 	Credential map[string]string           `json:"credential,omitempty"`
+	Files      schema.Files                `json:"files,omitempty"`
 	Script     []byte                      `json:"script,omitempty"`
 	// State is the encoded state of the machine.
 	State []byte `json:"state,omitempty"`
@@ -47,7 +49,7 @@ type order struct {
 
 func orderOf(operation string, m *nodedriver.Machine) (*order, error) {
 	o := &order{Operation: operation, Driver: m.Driver, Source: m.Source, Name: m.Name, Hostname: m.Hostname, Spec: m.Spec,
-		Credential: m.Credential}
+		Credential: m.Credential, Files: m.Files}
 	if operation == create {
 		o.Script = m.Script
 	}
@@ -63,7 +65,7 @@ func orderOf(operation string, m *nodedriver.Machine) (*order, error) {
 // machine is the machine of an order.
 func (o *order) machine() (*nodedriver.Machine, error) {
 	m := &nodedriver.Machine{Driver: o.Driver, Source: o.Source, Name: o.Name, Hostname: o.Hostname, Spec: o.Spec, Credential: o.Credential,
-		Script: o.Script}
+		Files: o.Files, Script: o.Script}
 	if len(o.State) > 0 {
 		var err error
 		if m.State, err = nodedriver.Decode(o.Name, o.State); err != nil {

@@ -16,6 +16,8 @@ type Field struct {
 	// Name of the field: digitalocean-private-networking is privateNetworking.
 	Name string
 	Flag plugin.Flag
+	// File is true if the field takes the content of a file, and the flag its path.
+	File bool
 }
 
 const (
@@ -46,7 +48,7 @@ func ValidateName(driver string) string {
 }
 
 // Fields returns the fields for a driver's flags, in their order.
-func Fields(driver string, flags []plugin.Flag) ([]Field, error) {
+func Fields(driver string, flags []plugin.Flag, files Files) ([]Field, error) {
 	fields, seen := make([]Field, 0, len(flags)), map[string]string{}
 	for _, flag := range flags {
 		rest, ok := strings.CutPrefix(flag.Name, driver+"-")
@@ -54,7 +56,10 @@ func Fields(driver string, flags []plugin.Flag) ([]Field, error) {
 			return nil, fmt.Errorf("flag %.100q is not of the form %s-<words joined by ->: is spec.displayName the name of this driver?",
 				flag.Name, driver)
 		}
-		name := camelCase(rest)
+		name, isFile, err := files.name(flag, camelCase(rest))
+		if err != nil {
+			return nil, err
+		}
 		if reserved[name] {
 			return nil, fmt.Errorf("flag %s would be the field %s, which has another meaning", flag.Name, name)
 		}
@@ -66,9 +71,9 @@ func Fields(driver string, flags []plugin.Flag) ([]Field, error) {
 			return nil, err
 		}
 		flag.Usage = clean(flag.Usage)
-		fields = append(fields, Field{name, flag})
+		fields = append(fields, Field{name, flag, isFile})
 	}
-	return fields, nil
+	return fields, files.checkFound(fields)
 }
 
 func checkDefault(flag plugin.Flag) error {

@@ -131,6 +131,9 @@ func flagProps(fields []Field, defaults, immutable bool) props {
 	out := props{}
 	for _, field := range fields {
 		p := flagProp(field.Flag)
+		if field.File {
+			p.Description = strings.TrimSpace(p.Description + " (the content of the file)")
+		}
 		if !defaults {
 			p.Default = nil
 		}

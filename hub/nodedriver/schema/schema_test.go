@@ -26,7 +26,7 @@ func flags() []plugin.Flag {
 }
 
 func TestDefinitions(t *testing.T) {
-	fields, err := Fields("lab", flags())
+	fields, err := Fields("lab", flags(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,46 @@ func TestRefusedFlags(t *testing.T) {
 		"a binary default":  {[]plugin.Flag{{Name: "lab-a", Default: []string{"\xff"}}}, "no text"},
 		"a long name":       {[]plugin.Flag{{Name: "lab-" + strings.Repeat("x", 200), Default: ""}}, "not of the form"},
 	} {
-		if _, err := Fields("lab", tt.flags); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Fields("lab", tt.flags, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
+	}
+}
+
+// TestFileFields: a field takes the content of the file whose path the flag takes, under the name that a NodeDriver says.
+func TestFileFields(t *testing.T) {
+	flags := []plugin.Flag{{Name: "lab-size", Kind: plugin.Int, Default: 2}, {Name: "lab-ssh-keypath", Usage: "Key", Kind: plugin.String, Default: ""}}
+	for annotation, want := range map[string]string{
+		"":                              "size sshKeypath",
+		" sshKeyContents:sshKeypath , ": "size sshKeyContents*",
+		"sshKeypath:sshKeypath":         "size sshKeypath*",
+		"sshKeyContents":                `"sshKeyContents" is not of the form`,
+		"a:sshKeypath,b:sshKeypath":     `"b:sshKeypath" is not of the form`,
+		"../x:sshKeypath":               "is not of the form",
+		"metadata:sshKeypath":           "is not of the form",
+		"cacert:cacert":                 "the driver has no field cacert; remove cacert:cacert",
+		"contents:size":                 "size is not the path of a file, but int",
+		"size:sshKeypath":               "flags lab-size and lab-ssh-keypath would both be the field size",
+	} {
+		files, err := ParseFiles(annotation)
+		var fields []Field
+		if err == nil {
+			fields, err = Fields("lab", flags, files)
+		}
+		var got []string
+		for _, field := range fields {
+			if field.File {
+				field.Name += "*"
+			}
+			got = append(got, field.Name)
+		}
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && strings.Join(got, " ") != want {
+			t.Errorf("%q: got %v, %v, want %s", annotation, got, err, want)
+		}
+	}
+	described := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, false)["key"].Description
+	if described != "Key (the content of the file)" {
+		t.Errorf("the description is %q", described)
 	}
 }
 

@@ -2,6 +2,11 @@ package v3
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// FileFieldsAnnotation, on a NodeDriver, names the flags of the driver that take the path of a file, as <field>:<field of the flag>, separated
+// by commas, such as sshKeyContents:sshKeypath. The first is the field that the driver's kinds have instead of the second, and takes the
+// content of the file. Rancher writes it.
+const FileFieldsAnnotation = "nodedriver.cattle.io/file-to-field-aliases"
+
 // NodeDriver is a driver of Docker Machine, a program that makes machines at a cloud. While it is active, the kinds <Driver>Config of
 // rke-machine-config.cattle.io and <Driver>Machine and <Driver>MachineTemplate of rke-machine.cattle.io exist, with the driver's create
 // flags as fields, and pools may name a <Driver>Config. The hub runs the program in a sandbox. Who may create NodeDrivers is an

@@ -71,7 +71,7 @@ type driver struct {
 
 	MachineName, StorePath, SSHUser, SSHKeyPath, IPAddress string
 	SSHPort                                                int
-	URL, Token, Image, UserData, ID                        string
+	URL, Token, Image, UserData, ID, KeyFile               string
 	Size                                                   int
 	Tags                                                   []string
 	Private                                                bool
@@ -90,6 +90,8 @@ func (d *driver) CreateFlags() []any {
 	switch d.mode {
 	case "userdata":
 		flags = append(flags, &mcnflag.StringFlag{Name: "lab-userdata", Usage: "File with user data"})
+	case "files":
+		flags = append(flags, &mcnflag.StringFlag{Name: "lab-key-file", Usage: "File with a key", Value: "/none"})
 	case "upgraded":
 		flags = append(flags, &mcnflag.StringFlag{Name: "lab-zone", Usage: "Zone", Value: "north"})
 	case "twice":
@@ -132,7 +134,7 @@ func look() string {
 func (d *driver) SetFlags(values map[string]any) error {
 	text := func(name string) string { s, _ := values[name].(string); return s }
 	d.URL, d.Token, d.Image, d.SSHUser = text("lab-url"), text("lab-token"), text("lab-image"), text("lab-ssh-user")
-	d.UserData = text("lab-userdata")
+	d.UserData, d.KeyFile = text("lab-userdata"), text("lab-key-file")
 	d.Size, _ = values["lab-size"].(int)
 	d.Tags, _ = values["lab-tags"].([]string)
 	d.Private, _ = values["lab-private-networking"].(bool)
@@ -193,6 +195,13 @@ func (d *driver) Create() error {
 			return err
 		}
 	}
+	if d.mode == "files" { // the image is named for what is in the files
+		public, err := os.ReadFile(d.KeyFile + ".pub")
+		if err != nil {
+			return err
+		}
+		d.Image = strings.TrimSpace(string(public))
+	}
 	fmt.Fprintf(os.Stderr, "creating %s with the token %s\n", d.MachineName, d.Token)
 	answer, err := d.call(http.MethodPost, "/instances", Instance{
 		Name: d.MachineName, Image: d.Image, PublicKey: string(ssh.MarshalAuthorizedKey(key)), UserData: string(userData), Size: d.Size,
@@ -221,6 +230,13 @@ func (d *driver) Create() error {
 func (d *driver) Remove() error {
 	if d.ID == "" {
 		return nil
+	}
+	if d.mode == "files" {
+		private, err := os.ReadFile(d.KeyFile)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "removing %s with the key %s\n", d.MachineName, private)
 	}
 	_, err := d.call(http.MethodDelete, "/instances/"+d.ID, nil)
 	return err
