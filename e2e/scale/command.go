@@ -65,8 +65,8 @@ func (o *options) addProviderFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.provider, "provider", "../shared/peers/cluster-api-dev", "directory of Cluster API's Dev provider")
 	f.IntVar(&o.poolSize, "pool-size", 100, "how many workers a pool has at most; more of them are spread over several pools")
-	f.DurationVar(&o.boot, "boot", 0, "how long the machine of a worker takes from its bootstrap data until it registers, up to a fifth more for "+
-		"some; 0 is at once, as no cloud does")
+	f.DurationVar(&o.boot, "boot", 0, "how long the machine of a worker takes from its bootstrap data until it registers, up to a fifth more "+
+		"for some; 0 is at once, as no cloud does")
 	f.BoolVar(&o.upgrades, "upgrade", true, "upgrade all machines, "+upgradeConcurrency+" of the workers at a time")
 	f.Float64Var(&o.growth, "growth", 1.5, "how much more a machine may cost in the upper half of the sizes than in the lower half")
 }

@@ -96,7 +96,7 @@ func (s *Server) setupCallers() {
 	connects := quota{ratelimit.New(10, 50), "too many registrations from this address"}
 	waiting := inflight.New(maxRegistrations, maxPerToken)
 	s.registrants = &callers{
-		credential: bearer, failures: failures, isGuess: unauthorized, known: connects, unknown: connects, knownPerAddress: true,
+		credential: bearer, failures: failures, isGuess: registration.IsGuess, known: connects, unknown: connects, knownPerAddress: true,
 		recognized: func(r *http.Request, token string) bool { return s.registrar.Recognizes(r.Context(), token, r.Header) },
 		key: func(r *http.Request, token string) string {
 			return tokens.Hash(cmp.Or(token, r.Header.Get(registration.MachineSecretHeader)))

@@ -1,47 +1,51 @@
 package nodedriver
 
 import (
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
-	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
-// filePath is where the content of a field is, for the driver.
-func filePath(field schema.Field) string { return sandbox.Home + "/files/" + field.Flag.Name }
+// filePath is where the content of a field is, for the driver: among the files of the machine, which its state keeps. A driver may read it
+// again when it removes the machine, and machine and credential may have changed by then.
+func (m *Machine) filePath(field string) string { return path.Join(Dir(m.Name), fieldPrefix+field) }
 
-// writeFiles writes the contents of fields that are files to where the values of their flags lead. A driver may read them again whenever it
-// runs, also when it removes the machine. Drivers that are given the private key of a pair want the public one beside it, as ssh-keygen
-// writes it.
-func (m *Machine) writeFiles(s *session) error {
-	for _, field := range s.files() {
+// fieldPrefix begins the names of these files.
+const fieldPrefix = "field-"
+
+// writeFiles writes the contents of fields that are files. Drivers that are given the private key of a pair want the public one beside it,
+// as ssh-keygen writes it.
+func (m *Machine) writeFiles(box *sandbox.Sandbox) error {
+	for _, field := range slices.Sorted(maps.Values(m.Files)) {
 		content := m.content(field)
 		if content == "" {
 			continue
 		}
-		if err := s.box.WriteFile(filePath(field), []byte(content)); err != nil {
+		if err := box.WriteFile(m.filePath(field), []byte(content)); err != nil {
 			return err
 		}
 		key, err := ssh.ParsePrivateKey([]byte(content))
 		if err != nil {
 			continue // no key, or one with a passphrase
 		}
-		if err := s.box.WriteFile(filePath(field)+".pub", ssh.MarshalAuthorizedKey(key.PublicKey())); err != nil {
+		if err := box.WriteFile(m.filePath(field)+".pub", ssh.MarshalAuthorizedKey(key.PublicKey())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// content is that of a file; empty if neither the machine nor the credential has any. Forms drop the end of the last line, without which
+// content is that of a field; empty if neither the machine nor the credential has any. Forms drop the end of the last line, without which
 // OpenSSH refuses a key.
-func (m *Machine) content(field schema.Field) string {
-	content, _ := m.Spec[field.Name].(string)
+func (m *Machine) content(field string) string {
+	content, _ := m.Spec[field].(string)
 	if content == "" {
-		given, _ := lookup(field, m.Credential)
-		content, _ = given.(string)
+		content = m.Credential[field]
 	}
 	if content = strings.TrimRight(content, "\n"); content == "" {
 		return ""
@@ -49,27 +53,17 @@ func (m *Machine) content(field schema.Field) string {
 	return content + "\n"
 }
 
-// files are the fields that take the content of a file, but not the one with user data, to which the bootstrap script is added.
-func (s *session) files() []schema.Field {
-	var out []schema.Field
-	byUserData := userDataField(s.fields)
-	for _, field := range s.fields {
-		if field.File && (byUserData == nil || field.Name != byUserData.Name) {
-			out = append(out, field)
-		}
-	}
-	return out
-}
-
-// flagValues are the values of the driver's flags: the paths of files, and the user data that the user wrote.
+// flagValues are the values of the driver's flags: the paths of files, and of the field with user data, to which the bootstrap script is
+// added, what the user wrote.
 func (m *Machine) flagValues(s *session) (map[string]any, error) {
 	given, err := values(s.fields, m.Spec, m.Credential)
 	if err != nil {
 		return nil, err
 	}
-	for _, field := range s.files() {
-		if m.content(field) != "" {
-			given[field.Flag.Name] = filePath(field)
+	byUserData := userDataField(s.fields)
+	for _, field := range s.fields {
+		if field.File && m.content(field.Name) != "" && (byUserData == nil || field.Name != byUserData.Name) {
+			given[field.Flag.Name] = m.filePath(field.Name)
 		}
 	}
 	return given, nil

@@ -80,8 +80,9 @@ type session struct {
 	fields []schema.Field
 }
 
-// open starts the driver of a machine with the files of its state.
-func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*session, error) {
+// open starts the driver of a machine with the files of its state. files are the fields that take the content of a file; a removal needs
+// none.
+func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *plugin.Log) (*session, error) {
 	box, err := r.sandbox(m.Program)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*sessio
 	if m.State == nil {
 		m.State = &State{Name: m.Name, Files: map[string][]byte{}}
 	}
-	if err := errors.Join(box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box)); err != nil {
+	if err := errors.Join(box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box), m.writeFiles(box)); err != nil {
 		return nil, errors.Join(err, s.end())
 	}
 	s.Driver, err = plugin.Start(ctx, box, plugin.Options{
@@ -101,10 +102,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*sessio
 	}
 	flags, err := s.CreateFlags(ctx)
 	if err == nil {
-		s.fields, err = schema.Fields(m.Driver, flags, m.Files)
-	}
-	if err == nil {
-		err = m.writeFiles(s)
+		s.fields, err = schema.Fields(m.Driver, flags, files)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.end())
@@ -138,7 +136,7 @@ func (r *Runner) Create(ctx context.Context, m *Machine) (addresses []Address, l
 	defer func() { <-r.slots }()
 	output := plugin.NewLog(m.secrets()...)
 	err = func() (err error) {
-		s, err := r.open(ctx, m, output)
+		s, err := r.open(ctx, m, m.Files, output)
 		if err != nil {
 			return err
 		}

@@ -314,6 +314,10 @@ func TestFiles(t *testing.T) {
 		if got, want := cloud.Instances()["pool-1"].Image, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != want {
 			t.Errorf("%s: the public key is %q, want %q", name, got, want)
 		}
+		// Since then the NodeDriver, the machine and the credential have changed.
+		m.Files = nil
+		delete(m.Spec, "keyContents")
+		delete(m.Credential, "keyContents")
 		log, err := runner.Remove(t.Context(), m)
 		if err != nil || len(cloud.Instances()) > 0 {
 			t.Errorf("%s: %v, left %v", name, err, cloud.Instances())

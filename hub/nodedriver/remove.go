@@ -27,7 +27,7 @@ func (r *Runner) Remove(ctx context.Context, m *Machine) (log string, err error)
 }
 
 func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plugin.Log) (err error) {
-	s, err := r.open(ctx, m, log)
+	s, err := r.open(ctx, m, nil, log)
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 	}
 	fresh := *m
 	fresh.State = nil
-	s, err := r.open(ctx, &fresh, log)
+	s, err := r.open(ctx, &fresh, nil, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
-	given, err := m.flagValues(s)
+	given, err := values(s.fields, m.Spec, m.Credential)
 	if err != nil {
 		return nil, err
 	}

@@ -187,6 +187,13 @@ func (m *Machine) secrets() []string {
 			out = append(out, text)
 		}
 	}
+	if m.State != nil {
+		for name, content := range m.State.Files {
+			if strings.HasPrefix(name, fieldPrefix) {
+				out = append(out, string(content))
+			}
+		}
+	}
 	for _, match := range token.FindAllStringSubmatch(string(m.Script), -1) {
 		out = append(out, match[1])
 	}

@@ -126,7 +126,6 @@ func aggregated(name string) *rbacv1.ClusterRole {
 		AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{crds.AggregateToManager: "true"}}},
 		},
-		Rules: []rbacv1.PolicyRule{},
 	}
 }
 
@@ -158,6 +157,9 @@ func appendObjects(file []byte, objects []runtime.Object) ([]byte, error) {
 			return nil, fmt.Errorf("encoding %T: %w", object, err)
 		}
 		delete(content, "status")
+		if content["rules"] == nil { // of an aggregated ClusterRole they belong to the controller of Kubernetes that aggregates them
+			delete(content, "rules")
+		}
 		raw, err := yaml.Marshal(content)
 		if err != nil {
 			return nil, fmt.Errorf("encoding %T: %w", object, err)

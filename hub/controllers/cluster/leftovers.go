@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -107,13 +107,25 @@ func (r *Reconciler) removeClones(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		template := &unstructured.Unstructured{}
-		template.SetAPIVersion(apiVersion)
-		template.SetKind(kind.Kind)
-		err = r.Client.DeleteAllOf(ctx, template, client.InNamespace(s.cluster.Namespace),
-			client.MatchingLabels(pool.Labels(s.cluster.Name, p.Name)))
-		if err != nil {
-			return fmt.Errorf("deleting the copies of %s: %w", kind, err)
+		if err := r.removeTemplates(ctx, s, apiVersion, kind.Kind, pool.Labels(s.cluster.Name, p.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeTemplates deletes the templates of a kind that have labels, one by one: what providers grant by Cluster API's contract lacks the
+// verb deletecollection.
+func (r *Reconciler) removeTemplates(ctx context.Context, s *scope, apiVersion, kind string, labels map[string]string) error {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind + "List"}}
+	if err := r.Live.List(ctx, list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels(labels)); err != nil {
+		return fmt.Errorf("listing the copies of %s: %w", kind, err)
+	}
+	for i := range list.Items {
+		template := &list.Items[i]
+		template.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
+		if err := objects.Delete(ctx, r.Client, template); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -104,6 +104,10 @@ func (r *Reconciler) install(ctx context.Context, s *scope, identity string) err
 		s.install = cause.New("InvalidFlags", "The driver has create flags that cannot be fields: %v", err)
 		return nil
 	}
+	if err := files.Check(fields); err != nil {
+		s.install = cause.New("InvalidFileFields", "%v", err)
+		return nil
+	}
 	for _, crd := range schema.Definitions(s.driver.Name, s.name, fields) {
 		if taken, err := r.taken(ctx, s, crd.Name); err != nil || taken {
 			return err

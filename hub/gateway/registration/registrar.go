@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -52,13 +53,21 @@ type Registrar struct {
 	Options
 	// Tokens checks registration tokens.
 	Tokens *Tokens
+	// ahead knows the bootstrap tokens that the cache may not have yet.
+	ahead *ahead
 	// refusals limits by machine what is logged of machines that failed to prove their identity.
 	refusals *ratelimit.Limiter
 }
 
 // New returns a Registrar.
 func New(opts Options) *Registrar {
-	return &Registrar{Options: opts, refusals: ratelimit.New(1.0/60, 5), Tokens: newTokens(opts)}
+	return &Registrar{Options: opts, refusals: ratelimit.New(1.0/60, 5), Tokens: newTokens(opts), ahead: newAhead(opts)}
+}
+
+// IsGuess reports whether an error is the answer to a credential that may have been guessed: a 401, or that a bootstrap token is not known
+// yet.
+func IsGuess(err error) bool {
+	return response.IsCode(err, http.StatusUnauthorized) || errors.Is(err, errAhead)
 }
 
 // Request is what a machine sends.
@@ -119,13 +128,15 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 		found.bootstrap, err = g.stored(ctx, req.Headers)
 		return found, err
 	}
-	err = g.Tokens.whileUnknown(ctx, req.Token, func() error {
-		if secrets := g.Secrets.BootstrapToken(req.Token); len(secrets) > 0 {
-			found.bootstrap, err = g.bootstrapOf(ctx, req.Token, secrets)
-		} else {
-			found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
-		}
-		return err
+	err = g.Tokens.whileUnknown(ctx, req.Token, g.ahead.note, func() error {
+		return g.ahead.evaluate(req.Token, func() (err error) {
+			if secrets := g.Secrets.BootstrapToken(req.Token); len(secrets) > 0 {
+				found.bootstrap, err = g.bootstrapOf(ctx, req.Token, secrets)
+			} else {
+				found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
+			}
+			return err
+		})
 	})
 	return found, err
 }

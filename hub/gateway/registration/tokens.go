@@ -2,7 +2,6 @@ package registration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +24,6 @@ import (
 // Tokens checks registration tokens, and counts the uses of those that may be used a number of times.
 type Tokens struct {
 	secrets secretcache.RegistrationTokens
-	// plans says how far the cache is that has the bootstrap tokens.
-	plans *secretcache.PlanStore
 	// live reads token Secrets from the API, client reads ClusterRegistrationTokens from a cache and writes who has used a token.
 	live   client.Reader
 	client client.Client
@@ -46,16 +42,15 @@ const (
 
 // newTokens returns Tokens that read from the caches of opts.
 func newTokens(opts Options) *Tokens {
-	return &Tokens{secrets: opts.Secrets.Registrations, plans: opts.Secrets.Plans, live: opts.Live, client: opts.Client, now: time.Now,
-		log: opts.Logger, unknown: make(chan struct{}, maxUnknown)}
+	return &Tokens{secrets: opts.Secrets.Registrations, live: opts.Live, client: opts.Client, now: time.Now, log: opts.Logger,
+		unknown: make(chan struct{}, maxUnknown)}
 }
 
 // ErrUnknownToken is returned for every token that is not one of this hub.
 var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 	"the registration token is unknown: it was mistyped, replaced, or its cluster was deleted")
 
-// errNotKnownYet is returned for a token that may be ahead of the caches and cannot wait for them: many others do, the hub stops, or the
-// caches are still behind.
+// errNotKnownYet is returned for a token that may be ahead of the caches and cannot wait for them, since many others do or the hub stops.
 var errNotKnownYet = response.Retry(response.DefaultRetry, "the registration token is not known yet")
 
 // Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, 403 if it is
@@ -63,7 +58,7 @@ var errNotKnownYet = response.Retry(response.DefaultRetry, "the registration tok
 func (t *Tokens) Find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
 ) (found *managementv3.ClusterRegistrationToken, err error) {
-	err = t.whileUnknown(ctx, token, func() error {
+	err = t.whileUnknown(ctx, token, nil, func() error {
 		found, err = t.find(ctx, token, purpose)
 		return err
 	})
@@ -71,11 +66,11 @@ func (t *Tokens) Find(
 }
 
 // whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues. It asks
-// again and again, in memory: what it waits for is in several caches. A client would take a 401 for final, and a machine with a bootstrap
-// token is lost then: it gets none before the cache has seen all that was written when it came.
-func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
+// again and again, in memory: what it waits for is in several caches. A client would take a 401 for final. note, unless it is nil, gets a
+// token that has that time.
+func (t *Tokens) whileUnknown(ctx context.Context, token string, note func(context.Context, string), lookUp func() error) error {
 	err := lookUp()
-	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !tokens.IsBootstrapToken(token) {
+	if !isUnknown(err) || !tokens.IsRegistrationToken(token) && !tokens.IsBootstrapToken(token) {
 		return err
 	}
 	select {
@@ -84,35 +79,17 @@ func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() e
 	default:
 		return errNotKnownYet
 	}
-	written, err := t.written(ctx, token)
-	if err != nil {
-		return err
+	if note != nil {
+		note(ctx, token)
 	}
-	err = lookUp()
-	for end := time.Now().Add(unknownFor); errors.Is(err, ErrUnknownToken) && time.Now().Before(end); err = lookUp() {
+	for end := time.Now().Add(unknownFor); isUnknown(err) && time.Now().Before(end); err = lookUp() {
 		select {
 		case <-ctx.Done():
 			return errNotKnownYet
 		case <-time.After(unknownAgain):
 		}
 	}
-	if errors.Is(err, ErrUnknownToken) && !t.plans.Seen(written) {
-		return errNotKnownYet
-	}
 	return err
-}
-
-// written returns the present resourceVersion of Secrets for a bootstrap token, and 0, which all caches have seen, for another one.
-func (t *Tokens) written(ctx context.Context, token string) (uint64, error) {
-	if !tokens.IsBootstrapToken(token) {
-		return 0, nil
-	}
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := t.live.List(ctx, page, client.Limit(1)); err != nil {
-		return 0, fmt.Errorf("reading the resourceVersion of Secrets: %w", err)
-	}
-	return secretcache.ParseVersion(page.ResourceVersion)
 }
 
 // find looks a token up once.

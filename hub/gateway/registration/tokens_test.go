@@ -40,17 +40,6 @@ func (r tokenReader) Get(_ context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// writtenUpTo is an API server whose Secrets were last written at a resourceVersion.
-type writtenUpTo struct {
-	client.Reader
-	version string
-}
-
-func (w writtenUpTo) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.SetResourceVersion(w.version)
-	return nil
-}
-
 // tokenFixture has token Secrets of namespace c-m-1, each with its ClusterRegistrationToken unless it is named an orphan.
 func tokenFixture(t *testing.T, now time.Time, secrets map[string]map[string]string) *Tokens {
 	t.Helper()
@@ -79,8 +68,7 @@ func tokenFixture(t *testing.T, now time.Time, secrets map[string]map[string]str
 		}
 		reader.tokens[client.ObjectKeyFromObject(crt)] = crt
 	}
-	return &Tokens{secrets: secretcache.RegistrationTokens{Indexer: indexer}, plans: secretcache.NewPlanStore(),
-		live: writtenUpTo{version: "7"}, client: reader, now: func() time.Time { return now },
+	return &Tokens{secrets: secretcache.RegistrationTokens{Indexer: indexer}, client: reader, now: func() time.Time { return now },
 		log: logr.Discard(), unknown: make(chan struct{}, maxUnknown)}
 }
 
@@ -208,7 +196,7 @@ func TestUnknownBootstrapToken(t *testing.T) {
 			base64.URLEncoding.EncodeToString(sum[1:]): 0, "wrong": 0,
 		} {
 			start := time.Now()
-			err := fixture.whileUnknown(t.Context(), token, func() error {
+			err := fixture.whileUnknown(t.Context(), token, nil, func() error {
 				if time.Since(start) < 2*time.Second {
 					return ErrUnknownToken
 				}
@@ -217,24 +205,6 @@ func TestUnknownBootstrapToken(t *testing.T) {
 			if got := time.Since(start); got != want || (err == nil) != (want > 0) {
 				t.Errorf("%s: %v after %s, want %s", token, err, got, want)
 			}
-		}
-	})
-}
-
-// TestBootstrapTokenAheadOfCache: no bootstrap token is unknown before the cache has seen what was written when the machine came. A 401 is
-// final for the machine.
-func TestBootstrapTokenAheadOfCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fixture := tokenFixture(t, time.Now(), nil)
-		token := base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
-		find := func() error { return fixture.whileUnknown(t.Context(), token, func() error { return ErrUnknownToken }) }
-		fixture.plans.UpdateResourceVersion("6")
-		if err := find(); !errors.Is(err, errNotKnownYet) {
-			t.Errorf("the cache is behind: %v, want %v", err, errNotKnownYet)
-		}
-		fixture.plans.UpdateResourceVersion("7")
-		if err := find(); !errors.Is(err, ErrUnknownToken) {
-			t.Errorf("the cache has seen all: %v, want %v", err, ErrUnknownToken)
 		}
 	})
 }

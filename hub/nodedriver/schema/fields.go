@@ -56,9 +56,10 @@ func Fields(driver string, flags []plugin.Flag, files Files) ([]Field, error) {
 			return nil, fmt.Errorf("flag %.100q is not of the form %s-<words joined by ->: is spec.displayName the name of this driver?",
 				flag.Name, driver)
 		}
-		name, isFile, err := files.name(flag, camelCase(rest))
-		if err != nil {
-			return nil, err
+		name := camelCase(rest)
+		alias, isFile := files[name]
+		if isFile {
+			name = alias
 		}
 		if reserved[name] {
 			return nil, fmt.Errorf("flag %s would be the field %s, which has another meaning", flag.Name, name)
@@ -73,7 +74,7 @@ func Fields(driver string, flags []plugin.Flag, files Files) ([]Field, error) {
 		flag.Usage = clean(flag.Usage)
 		fields = append(fields, Field{name, flag, isFile})
 	}
-	return fields, files.checkFound(fields)
+	return fields, nil
 }
 
 func checkDefault(flag plugin.Flag) error {

@@ -2,19 +2,22 @@ package schema
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 )
 
-// Files are the flags of a driver that take the path of a file, by the fields that their names make: the value is the name of the field that
-// takes the content instead.
+// Files are the flags of a driver that take the path of a file, by the fields that their names make: the value is the name of the field
+// that takes the content instead.
 type Files map[string]string
 
-var fileFieldName = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]{0,62}$`)
+var (
+	fileFieldName = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]{0,62}$`)
+	fileFlagName  = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
+)
 
 // ParseFiles reads the annotation FileFieldsAnnotation of a NodeDriver.
 func ParseFiles(annotation string) (Files, error) {
@@ -24,7 +27,11 @@ func ParseFiles(annotation string) (Files, error) {
 			continue
 		}
 		name, field, _ := strings.Cut(pair, ":")
-		if !fileFieldName.MatchString(name) || field == "" || files[field] != "" || reserved[name] {
+		valid := fileFieldName.MatchString(name) && fileFlagName.MatchString(field) && !reserved[name]
+		if valid {
+			field = camelCase(field) // Rancher's annotation of vmwarevsphere has cloud-config
+		}
+		if !valid || files[field] != "" {
 			return nil, fmt.Errorf("annotation %s: %.100q is not of the form <field>:<field of the flag>, each once; write, for instance, "+
 				"sshKeyContents:sshKeypath", managementv3.FileFieldsAnnotation, pair)
 		}
@@ -33,24 +40,18 @@ func ParseFiles(annotation string) (Files, error) {
 	return files, nil
 }
 
-// name returns the name of the field of a flag, and whether it takes the content of a file.
-func (f Files) name(flag plugin.Flag, name string) (string, bool, error) {
-	alias, isFile := f[name]
-	if !isFile {
-		return name, false, nil
-	}
-	if _, isText := flag.Default.(string); !isText {
-		return "", false, fmt.Errorf("annotation %s: %s is not the path of a file, but %s", managementv3.FileFieldsAnnotation, name, flag.Kind)
-	}
-	return alias, true, nil
-}
-
-// checkFound returns an error for a flag that the driver does not have.
-func (f Files) checkFound(fields []Field) error {
-	for name, alias := range f {
-		if !slices.ContainsFunc(fields, func(field Field) bool { return field.File && field.Name == alias }) {
+// Check returns an error for a flag that the driver does not have, or that takes no text.
+func (f Files) Check(fields []Field) error {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		at := slices.IndexFunc(fields, func(field Field) bool { return field.File && field.Name == f[name] })
+		if at < 0 {
 			return fmt.Errorf("annotation %s: the driver has no field %s; remove %s:%s or correct it", managementv3.FileFieldsAnnotation, name,
-				alias, name)
+				f[name], name)
+		}
+		flag := fields[at].Flag
+		if _, isText := flag.Default.(string); !isText {
+			return fmt.Errorf("annotation %s: %s is not the path of a file, but %s; remove %s:%s", managementv3.FileFieldsAnnotation, name,
+				flag.Kind, f[name], name)
 		}
 	}
 	return nil

@@ -132,6 +132,7 @@ func flagProps(fields []Field, defaults, immutable bool) props {
 	for _, field := range fields {
 		p := flagProp(field.Flag)
 		if field.File {
+			p.Default = nil // that of the flag is a path
 			p.Description = strings.TrimSpace(p.Description + " (the content of the file)")
 		}
 		if !defaults {

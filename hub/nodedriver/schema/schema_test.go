@@ -79,13 +79,19 @@ func TestRefusedFlags(t *testing.T) {
 
 // TestFileFields: a field takes the content of the file whose path the flag takes, under the name that a NodeDriver says.
 func TestFileFields(t *testing.T) {
-	flags := []plugin.Flag{{Name: "lab-size", Kind: plugin.Int, Default: 2}, {Name: "lab-ssh-keypath", Usage: "Key", Kind: plugin.String, Default: ""}}
+	flags := []plugin.Flag{
+		{Name: "lab-size", Kind: plugin.Int, Default: 2},
+		{Name: "lab-ssh-keypath", Usage: "Key", Kind: plugin.String, Default: ""},
+	}
 	for annotation, want := range map[string]string{
 		"":                              "size sshKeypath",
-		" sshKeyContents:sshKeypath , ": "size sshKeyContents*",
+		"sshKeyContents:sshKeypath , ,": "size sshKeyContents*",
+		"key:ssh-keypath":               "size key*",
 		"sshKeypath:sshKeypath":         "size sshKeypath*",
 		"sshKeyContents":                `"sshKeyContents" is not of the form`,
 		"a:sshKeypath,b:sshKeypath":     `"b:sshKeypath" is not of the form`,
+		"key:ssh--keypath":              "is not of the form",
+		"key:":                          "is not of the form",
 		"../x:sshKeypath":               "is not of the form",
 		"metadata:sshKeypath":           "is not of the form",
 		"cacert:cacert":                 "the driver has no field cacert; remove cacert:cacert",
@@ -96,6 +102,9 @@ func TestFileFields(t *testing.T) {
 		var fields []Field
 		if err == nil {
 			fields, err = Fields("lab", flags, files)
+		}
+		if err == nil {
+			err = files.Check(fields)
 		}
 		var got []string
 		for _, field := range fields {
@@ -108,9 +117,10 @@ func TestFileFields(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %s", annotation, got, err, want)
 		}
 	}
-	described := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, false)["key"].Description
-	if described != "Key (the content of the file)" {
-		t.Errorf("the description is %q", described)
+	flags[1].Default = "/a/path"
+	if key := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, false)["key"]; key.Description !=
+		"Key (the content of the file)" || key.Default != nil {
+		t.Errorf("got %+v", key)
 	}
 }
 

@@ -2,9 +2,9 @@ package v3
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FileFieldsAnnotation, on a NodeDriver, names the flags of the driver that take the path of a file, as <field>:<field of the flag>, separated
-// by commas, such as sshKeyContents:sshKeypath. The first is the field that the driver's kinds have instead of the second, and takes the
-// content of the file. Rancher writes it.
+// FileFieldsAnnotation, on a NodeDriver, names the flags of the driver that take the path of a file, as <field>:<field of the flag>, with
+// commas between them, such as sshKeyContents:sshKeypath. The first is the field that the driver's kinds have instead of the second, and
+// takes the content of the file. Rancher writes it.
 const FileFieldsAnnotation = "nodedriver.cattle.io/file-to-field-aliases"
 
 // NodeDriver is a driver of Docker Machine, a program that makes machines at a cloud. While it is active, the kinds <Driver>Config of
