@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
@@ -17,6 +19,13 @@ import (
 // and the gateway answers.
 func TestChartUpgrade(t *testing.T) {
 	cluster.use(t)
+	suite.Step(t, "the hub has the right to the kinds that an infrastructure provider grants Cluster API", func(t *testing.T) {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "example-provider-for-cluster-api"}}
+		role.Labels = map[string]string{"cluster.x-k8s.io/aggregate-to-manager": "true"}
+		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{exampleGroup}, Resources: []string{"*"}, Verbs: []string{"get", "create"}}}
+		suite.Must(t, cluster.api.Create(t.Context(), role))
+		cluster.waitGranted(t)
+	})
 	for _, change := range []struct {
 		name string
 		args []string
@@ -32,6 +41,7 @@ func TestChartUpgrade(t *testing.T) {
 			report()
 			cluster.checkReachable(t)
 			cluster.checkUnchanged(t, attempts, started)
+			cluster.waitGranted(t)
 		})
 	}
 	suite.Step(t, "when the leader's Pod is deleted, another replica goes on with the work", func(t *testing.T) {
@@ -49,4 +59,24 @@ func TestChartUpgrade(t *testing.T) {
 		report()
 		cluster.waitReplicas(t)
 	})
+}
+
+// exampleGroup is the API group of a provider's kinds.
+const exampleGroup = "infrastructure.example.com"
+
+// waitGranted waits until the hub may create objects of the provider's kinds.
+func (m *management) waitGranted(t *testing.T) {
+	t.Helper()
+	suite.Must(t, shared.WaitFor(t.Context(), "the right to a provider's kinds", time.Minute, func(ctx context.Context) (bool, string) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + namespace + ":drover-hub",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: "default", Verb: "create", Group: exampleGroup, Resource: "examplemachinetemplates",
+			},
+		}}
+		if err := m.api.Create(ctx, review); err != nil {
+			return false, err.Error()
+		}
+		return review.Status.Allowed, review.Status.Reason
+	}))
 }
