@@ -62,7 +62,11 @@ func (m *Machine) flagValues(s *session) (map[string]any, error) {
 	}
 	byUserData := userDataField(s.fields)
 	for _, field := range s.fields {
-		if field.File && m.content(field.Name) != "" && (byUserData == nil || field.Name != byUserData.Name) {
+		if !field.File || byUserData != nil && field.Name == byUserData.Name {
+			continue
+		}
+		given[field.Flag.Name] = field.Flag.Default
+		if m.content(field.Name) != "" {
 			given[field.Flag.Name] = m.filePath(field.Name)
 		}
 	}

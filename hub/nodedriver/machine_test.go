@@ -328,6 +328,22 @@ func TestFiles(t *testing.T) {
 		noSecrets(t, log)
 	}
 
+	// A field may have the name of the flag. The credential is another one when the machine is removed, and still has the content.
+	for name, files := range map[string]schema.Files{"annotated": {"keyFile": "keyFile"}, "not annotated any more": nil} {
+		cloud, runner, m := setup(t, "files")
+		m.Files = schema.Files{"keyFile": "keyFile"}
+		m.Credential["keyFile"] = key
+		if _, log, err := runner.Create(t.Context(), m); err != nil {
+			t.Fatal(name, err, log)
+		}
+		m.Files = files
+		cloud.SetToken("rotated-cloud-token")
+		m.Credential["token"] = "rotated-cloud-token"
+		if log, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+			t.Errorf("%s: %v, left %v: %s", name, err, cloud.Instances(), log)
+		}
+	}
+
 	// The flag's own default is left where there is no content.
 	_, runner, m := setup(t, "files")
 	m.Files = schema.Files{"keyFile": "keyContents"}

@@ -53,14 +53,17 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 	}
 	fresh := *m
 	fresh.State = nil
-	s, err := r.open(ctx, &fresh, nil, log)
+	s, err := r.open(ctx, &fresh, m.Files, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
-	given, err := values(s.fields, m.Spec, m.Credential)
+	given, err := m.flagValues(s)
 	if err != nil {
 		return nil, err
+	}
+	if byUserData := userDataField(s.fields); byUserData != nil {
+		given[byUserData.Flag.Name] = byUserData.Flag.Default // there is no file of that
 	}
 	var before, now map[string]any
 	if fresh.configure(ctx, s, given) != nil {
@@ -71,6 +74,9 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 		return saved, nil //nolint:nilerr
 	}
 	for field, value := range now {
+		if path, ok := before[field].(string); ok && strings.HasPrefix(path, m.filePath("")) {
+			continue // the content of that file may be in the credential
+		}
 		for _, secret := range m.Credential {
 			if value == any(secret) && secret != "" {
 				before[field] = value

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
@@ -20,11 +22,12 @@ import (
 func TestChartUpgrade(t *testing.T) {
 	cluster.use(t)
 	suite.Step(t, "the hub has the right to the kinds that an infrastructure provider grants Cluster API", func(t *testing.T) {
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "example-provider-for-cluster-api"}}
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: exampleRole}}
 		role.Labels = map[string]string{"cluster.x-k8s.io/aggregate-to-manager": "true"}
 		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{exampleGroup}, Resources: []string{"*"}, Verbs: []string{"get", "create"}}}
 		suite.Must(t, cluster.api.Create(t.Context(), role))
 		cluster.waitGranted(t)
+		cluster.checkRulesOwner(t)
 	})
 	for _, change := range []struct {
 		name string
@@ -42,8 +45,10 @@ func TestChartUpgrade(t *testing.T) {
 			cluster.checkReachable(t)
 			cluster.checkUnchanged(t, attempts, started)
 			cluster.waitGranted(t)
+			cluster.checkRulesOwner(t)
 		})
 	}
+	suite.Must(t, cluster.api.Delete(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: exampleRole}}))
 	suite.Step(t, "when the leader's Pod is deleted, another replica goes on with the work", func(t *testing.T) {
 		report := cluster.watchAccess(t)
 		old, err := cluster.leader(t.Context())
@@ -61,8 +66,25 @@ func TestChartUpgrade(t *testing.T) {
 	})
 }
 
-// exampleGroup is the API group of a provider's kinds.
-const exampleGroup = "infrastructure.example.com"
+// exampleGroup is the API group of a provider's kinds, exampleRole what it grants Cluster API.
+const (
+	exampleGroup = "infrastructure.example.com"
+	exampleRole  = "example-provider-for-cluster-api"
+)
+
+// checkRulesOwner checks that the rules of the aggregated ClusterRole are none of the chart's: Helm would take them from the controller
+// that aggregates them, or fail.
+func (m *management) checkRulesOwner(t *testing.T) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{}
+	suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Name: "drover-hub-providers"}, role))
+	for _, entry := range role.ManagedFields {
+		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:rules"`) &&
+			entry.Manager != "clusterrole-aggregation-controller" {
+			t.Errorf("%s owns the rules of %s", entry.Manager, role.Name)
+		}
+	}
+}
 
 // waitGranted waits until the hub may create objects of the provider's kinds.
 func (m *management) waitGranted(t *testing.T) {

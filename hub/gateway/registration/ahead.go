@@ -3,7 +3,6 @@ package registration
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,8 @@ import (
 var errAhead = response.Retry(response.DefaultRetry, "the bootstrap token is not known yet")
 
 const (
-	// aheadFor is how long a token counts as ahead of the cache at most.
-	aheadFor = 2 * time.Minute
+	// aheadFor is how long a token counts as ahead of the cache at most: a cache of which nothing changes may not say how far it is.
+	aheadFor = 10 * time.Minute
 	// maxShown is of how many tokens it is kept when they were first shown.
 	maxShown = 256
 )
@@ -46,21 +45,20 @@ func newAhead(opts Options) *ahead {
 	return &ahead{plans: opts.Secrets.Plans, live: opts.Live, now: time.Now, shown: lru.New(maxShown)}
 }
 
-// note remembers that a token was shown. If the API server does not say what it has, the token counts as ahead for as long as any may.
+// note remembers that a token was shown. If the API server does not say what it has, it is asked again when the token is shown again.
 func (a *ahead) note(ctx context.Context, token string) {
 	hash := tokens.BootstrapTokenHash(token)
 	if _, known := a.shown.Get(hash); known || !tokens.IsBootstrapToken(token) {
 		return
 	}
-	shown := firstShown{a.now(), math.MaxUint64}
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := a.live.List(ctx, page, client.Limit(1)); err == nil {
-		if version, err := secretcache.ParseVersion(page.ResourceVersion); err == nil {
-			shown.version = version
-		}
+	if err := a.live.List(ctx, page, client.Limit(1)); err != nil {
+		return
 	}
-	a.shown.Add(hash, shown)
+	if version, err := secretcache.ParseVersion(page.ResourceVersion); err == nil {
+		a.shown.Add(hash, firstShown{a.now(), version})
+	}
 }
 
 // evaluate looks a token up, and returns errAhead instead of ErrUnknownToken while it may be ahead of the cache.

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -85,6 +86,9 @@ func (t *Tokens) whileUnknown(ctx context.Context, token string, note func(conte
 	for end := time.Now().Add(unknownFor); isUnknown(err) && time.Now().Before(end); err = lookUp() {
 		select {
 		case <-ctx.Done():
+			if errors.Is(err, errAhead) {
+				return err
+			}
 			return errNotKnownYet
 		case <-time.After(unknownAgain):
 		}
