@@ -80,8 +80,8 @@ type session struct {
 	fields []schema.Field
 }
 
-// open starts the driver of a machine with the files of its state. files are the fields that take the content of a file; a removal needs
-// none.
+// open starts the driver of a machine with the files of its state. files are the fields that take the content of a file; where the driver
+// is given no values of its flags, none are needed.
 func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *plugin.Log) (*session, error) {
 	box, err := r.sandbox(m.Program)
 	if err != nil {

@@ -283,10 +283,9 @@ func TestMisspelledCredential(t *testing.T) {
 	noSecrets(t, log, err)
 }
 
-// TestFiles: a driver finds the content of a field in the file that its flag names, and the public key beside it, when it creates a machine
-// and when it removes it. The content may come from the credential. It is no text for users.
-func TestFiles(t *testing.T) {
-	t.Parallel()
+// newKey makes a private key for SSH, as ssh-keygen writes it.
+func newKey(t *testing.T) string {
+	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -295,11 +294,19 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := ssh.NewSignerFromKey(private)
+	return string(pem.EncodeToMemory(block))
+}
+
+// TestFiles: a driver finds the content of a field in the file that its flag names, and the public key beside it, when it creates a machine
+// and when it removes it. The content may come from the credential. It is no text for users.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	signer, err := ssh.ParsePrivateKey([]byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := strings.TrimSpace(string(pem.EncodeToMemory(block)))
+	key = strings.TrimSpace(key)
 	for name, inCredential := range map[string]bool{"of the machine": false, "of the credential": true} {
 		cloud, runner, m := setup(t, "files")
 		m.Files = schema.Files{"keyFile": "keyContents"}

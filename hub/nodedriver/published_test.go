@@ -3,10 +3,7 @@
 package nodedriver_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/base64"
-	"encoding/pem"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -19,7 +16,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
 	"sigs.k8s.io/yaml"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
@@ -156,15 +152,7 @@ func TestPublishedDriver(t *testing.T) {
 // once without.
 func TestPublishedDriverWithKey(t *testing.T) {
 	program, runner := published(t)
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := string(pem.EncodeToMemory(block))
+	key := newKey(t)
 	for name, want := range map[string][]string{"": {"pool-1"}, "mine": nil} {
 		cloud := &ec2{accessKey: "planted-access-key-1", groups: map[string]string{}}
 		server := httptest.NewServer(cloud)

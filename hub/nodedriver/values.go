@@ -181,9 +181,9 @@ var secretField = regexp.MustCompile(`(?i)(password|passwd|secret|token|accesske
 // secrets are the values that must not appear in messages and logs.
 func (m *Machine) secrets() []string {
 	out := slices.AppendSeq(proxySecrets(), maps.Values(m.Credential))
-	isFile := slices.Collect(maps.Values(m.Files))
+	files := slices.Collect(maps.Values(m.Files))
 	for name, value := range m.Spec {
-		if text, ok := value.(string); ok && (secretField.MatchString(name) || slices.Contains(isFile, name)) {
+		if text, ok := value.(string); ok && (secretField.MatchString(name) || slices.Contains(files, name)) {
 			out = append(out, text)
 		}
 	}

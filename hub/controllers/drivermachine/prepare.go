@@ -35,7 +35,7 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 		return nil, fault, err
 	}
 	files, err := schema.ParseFiles(source.Annotations[managementv3.FileFieldsAnnotation])
-	if err != nil && !removal { // which has the files of the creation
+	if err != nil && !removal { // a removal has the files in the state
 		return nil, cause.New("NodeDriverNotReady", "NodeDriver %s: %v", m.nodeDriver, err), nil
 	}
 	spec, _, err := unstructured.NestedMap(s.object.Object, "spec")

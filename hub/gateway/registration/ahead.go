@@ -16,7 +16,8 @@ import (
 )
 
 // errAhead is returned for a bootstrap token that is unknown to a cache which has not seen yet what was written when it was first shown.
-var errAhead = response.Retry(response.DefaultRetry, "the bootstrap token is not known yet")
+var errAhead = response.Retry(response.DefaultRetry, "waiting for the hub to learn of the bootstrap token of this machine; "+
+	"it never does if the Machine was deleted or replaced")
 
 const (
 	// aheadFor is how long a token counts as ahead of the cache at most: a cache of which nothing changes may not say how far it is.
@@ -30,7 +31,6 @@ const (
 type ahead struct {
 	plans *secretcache.PlanStore
 	live  client.Reader
-	now   func() time.Time
 	// shown has a firstShown for each token, by its hash.
 	shown *lru.Cache
 }
@@ -42,7 +42,7 @@ type firstShown struct {
 }
 
 func newAhead(opts Options) *ahead {
-	return &ahead{plans: opts.Secrets.Plans, live: opts.Live, now: time.Now, shown: lru.New(maxShown)}
+	return &ahead{plans: opts.Secrets.Plans, live: opts.Live, shown: lru.New(maxShown)}
 }
 
 // note remembers that a token was shown. If the API server does not say what it has, it is asked again when the token is shown again.
@@ -57,7 +57,7 @@ func (a *ahead) note(ctx context.Context, token string) {
 		return
 	}
 	if version, err := secretcache.ParseVersion(page.ResourceVersion); err == nil {
-		a.shown.Add(hash, firstShown{a.now(), version})
+		a.shown.Add(hash, firstShown{time.Now(), version})
 	}
 }
 
@@ -77,7 +77,7 @@ func (a *ahead) caughtUp(token string) bool {
 		return false
 	}
 	shown := found.(firstShown)
-	return a.plans.Seen(shown.version) || a.now().Sub(shown.at) > aheadFor
+	return a.plans.Seen(shown.version) || time.Since(shown.at) > aheadFor
 }
 
 // isUnknown reports whether a token is not known, or not yet.

@@ -31,8 +31,8 @@ func (w *writtenUpTo) List(_ context.Context, list client.ObjectList, _ ...clien
 }
 
 // TestBootstrapTokenAheadOfCache: a bootstrap token is not said to be unknown before the cache has seen what was written when it was first
-// shown, since a 401 is final for a machine. That ends, whatever is written meanwhile, while the API server
-// answers.
+// shown, since a 401 is final for a machine. That ends, whatever is written meanwhile, as long as the API server answers. The clock is that
+// of the test, which nobody waits for.
 func TestBootstrapTokenAheadOfCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fixture := tokenFixture(t, time.Now(), nil)

@@ -130,14 +130,20 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 	}
 	err = g.Tokens.whileUnknown(ctx, req.Token, g.ahead.note, func() error {
 		return g.ahead.evaluate(req.Token, func() (err error) {
-			if secrets := g.Secrets.BootstrapToken(req.Token); len(secrets) > 0 {
-				found.bootstrap, err = g.bootstrapOf(ctx, req.Token, secrets)
-			} else {
-				found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
-			}
+			found, err = g.lookUp(ctx, req.Token)
 			return err
 		})
 	})
+	return found, err
+}
+
+// lookUp looks a bootstrap token or a registration token up once.
+func (g *Registrar) lookUp(ctx context.Context, token string) (found credential, err error) {
+	if secrets := g.Secrets.BootstrapToken(token); len(secrets) > 0 {
+		found.bootstrap, err = g.bootstrapOf(ctx, token, secrets)
+	} else {
+		found.token, err = g.Tokens.find(ctx, token, managementv3.MachinesPurpose)
+	}
 	return found, err
 }
 
