@@ -53,7 +53,7 @@ const ampleMemory = 8 << 30
 // as long as the hub, so that to collect it often costs little at rest; while the hub starts, or many machines come up, it would take a
 // third of the CPU time.
 func collected(memory uint64) gctuner.Options {
-	opts := gctuner.Options{Percent: 25, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
+	opts := gctuner.Options{Percent: 25, BusyLeast: 100, BusyMost: 200, StartMost: 150, BusyHeap: 560 << 20, Busy: 16 << 20}
 	if memory >= ampleMemory {
 		opts.BusyMost, opts.BusyHeap, opts.LargeHeap = 400, 1<<30, memory/4
 	}
@@ -77,8 +77,11 @@ func memory() uint64 {
 func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err error) {
 	started := time.Now()
 	mode := opts.mode()
+	ready := make(chan struct{})
 	if os.Getenv("GOGC") == "" {
-		gctuner.Start(collected(memory()))
+		collection := collected(memory())
+		collection.Started = ready
+		gctuner.Start(collection)
 	}
 	logger.Info("Starting hub", "version", Version, "mode", string(mode), "providers", opts.hub.Providers.Names(),
 		"serverURL", opts.hub.Settings.ServerURL)
@@ -86,7 +89,6 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		return err
 	}
 
-	ready := make(chan struct{})
 	opts.api.CollectAfter = ready
 	config, apiServer, err := connect(ctx, opts, logger)
 	if err != nil {

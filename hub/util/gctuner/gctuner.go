@@ -1,5 +1,6 @@
 // Package gctuner sets the target of Go's garbage collector (GOGC) by how busy the program is: a program that holds much and allocates
-// little collects early and stays small, and one that allocates much takes some more memory instead of collecting all the time.
+// little collects early and stays small, and one that allocates much takes some more memory instead of collecting all the time. What was
+// taken and cannot be returned, since objects in use are scattered over it, is used before the next collection.
 package gctuner
 
 import (
@@ -12,7 +13,8 @@ import (
 
 // Options say how much memory is traded for CPU time.
 type Options struct {
-	// Percent is the target at rest, in the unit of GOGC: percent of the live heap.
+	// Percent is the target at rest, in the unit of GOGC: percent of the live heap. It is more where half of what is free between objects in
+	// use is more: that memory stays with the program, filled or not.
 	Percent int
 	// BusyLeast and BusyMost are the least and the greatest target while the program is busy. Between them, the heap may grow to BusyHeap
 	// bytes.
@@ -23,6 +25,11 @@ type Options struct {
 	LargeHeap uint64
 	// Busy is how many bytes a second a busy program allocates at least.
 	Busy uint64
+	// StartMost is the greatest target until Started is closed. What a start makes stays, scattered over all of the memory that it has used,
+	// and Go's heap has no compaction: of that memory, what is free between objects in use is not returned to the system. A nil channel
+	// is a program that has started.
+	StartMost int
+	Started   <-chan struct{}
 }
 
 // Start sets the target now and after every collection, for as long as the program runs. A limit set with GOMEMLIMIT goes before the
@@ -48,6 +55,8 @@ type usage struct {
 	at time.Time
 	// allocated are all bytes that were ever allocated, live those that the last collection has found in use.
 	allocated, live uint64
+	// unused are bytes that are free between objects, once all garbage is swept.
+	unused uint64
 }
 
 type tuner struct {
@@ -59,9 +68,12 @@ type tuner struct {
 	mu      sync.Mutex
 	last    usage
 	percent int
-	// rest sets the target at rest when no collection has come for a while, and returns memory to the system: the next collection might be
-	// minutes away.
-	rest *time.Timer
+	// restHeap is what the heap may grow to at rest at least, in bytes.
+	restHeap uint64
+	// lastBusy is the last collection of a busy program. rest ends its time when no other follows, and returns memory to the system: the next
+	// collection might be minutes away.
+	lastBusy time.Time
+	rest     *time.Timer
 }
 
 // restAfter is how long after its last collection a program counts as busy, whatever it allocates.
@@ -72,23 +84,46 @@ func (t *tuner) tune() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.usage()
-	percent := t.Percent
-	if t.busy(now) && now.live > 0 {
-		percent = t.busyPercent(now.live)
-	}
+	busy := t.busy(now) && now.live > 0
 	t.last = now
-	t.use(percent)
+	if !busy {
+		t.use(t.restPercent(now.live))
+		return
+	}
+	t.use(t.busyPercent(now.live))
+	t.lastBusy = now.at
 	if t.rest != nil {
 		t.rest.Stop()
 	}
-	if percent > t.Percent {
-		t.rest = time.AfterFunc(restAfter, func() { t.restSince(now.at) })
-	}
+	t.rest = time.AfterFunc(restAfter, t.settle)
 }
 
 func (o *Options) busyPercent(live uint64) int {
-	heap := max(o.BusyHeap, min(3*live, o.LargeHeap))
-	return min(max(o.BusyLeast, int(heap*100/live)-100), o.BusyMost)
+	heap, most := max(o.BusyHeap, min(3*live, o.LargeHeap)), o.BusyMost
+	if o.starts() {
+		most = min(most, o.StartMost)
+	}
+	return min(max(o.BusyLeast, int(heap*100/live)-100), most)
+}
+
+func (o *Options) starts() bool {
+	if o.Started == nil {
+		return false
+	}
+	select {
+	case <-o.Started:
+		return false
+	default:
+		return true
+	}
+}
+
+// restPercent is the target at rest with so much in use.
+func (t *tuner) restPercent(live uint64) int {
+	if live == 0 || t.restHeap <= live {
+		return t.Percent
+	}
+	return max(t.Percent, int((t.restHeap-live)*100/live))
 }
 
 // busy returns whether the program has allocated as much as a busy one since the last collection.
@@ -96,21 +131,32 @@ func (t *tuner) busy(now usage) bool {
 	return float64(now.allocated-t.last.allocated) >= now.at.Sub(t.last.at).Seconds()*float64(t.Busy)
 }
 
-// restSince begins a rest if the last collection was at this time, unless the program is still busy: then it looks again later.
-func (t *tuner) restSince(collected time.Time) {
+// settle begins a rest, unless the program is still busy: then it looks again later.
+func (t *tuner) settle() {
+	if !t.resting() {
+		return
+	}
+	t.release() // collects all garbage, and sweeps it
 	t.mu.Lock()
-	last := t.last.at.Equal(collected)
-	resting := last && !t.busy(t.usage())
-	if last && !resting {
-		t.rest = time.AfterFunc(restAfter, func() { t.restSince(collected) })
+	defer t.mu.Unlock()
+	now := t.usage()
+	t.restHeap = now.live + now.unused/2
+	t.use(t.restPercent(now.live))
+}
+
+func (t *tuner) resting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.usage()
+	if now.at.Sub(t.lastBusy) < restAfter {
+		return false // a busy collection came in between, with another timer
 	}
-	if resting {
-		t.use(t.Percent)
+	if t.busy(now) {
+		t.rest = time.AfterFunc(restAfter, t.settle)
+		return false
 	}
-	t.mu.Unlock()
-	if resting {
-		t.release()
-	}
+	t.use(t.Percent)
+	return true
 }
 
 func (t *tuner) use(percent int) {
@@ -121,7 +167,11 @@ func (t *tuner) use(percent int) {
 }
 
 func readUsage() usage {
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+	}
 	metrics.Read(samples)
-	return usage{at: time.Now(), allocated: samples[0].Value.Uint64(), live: samples[1].Value.Uint64()}
+	return usage{
+		at: time.Now(), allocated: samples[0].Value.Uint64(), live: samples[1].Value.Uint64(), unused: samples[2].Value.Uint64(),
+	}
 }

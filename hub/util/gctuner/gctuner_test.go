@@ -73,6 +73,40 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 		if percent != 50 || released != 1 {
 			t.Errorf("%s after the last collection the target is %d %%, want 50, and memory was released %d times", restAfter, percent, released)
 		}
+		time.Sleep(10 * restAfter)
+		if synctest.Wait(); released != 1 {
+			t.Errorf("at rest, memory was released %d times", released)
+		}
+	})
+}
+
+// TestRestsAfterCollectionsAtRest: also a program whose last collection was one at rest returns what it took while it was busy.
+func TestRestsAfterCollectionsAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var percent, released int
+		current := usage{at: time.Now(), live: 100 << 20}
+		tuner := &tuner{
+			Options: Options{Percent: 25, BusyLeast: 60, BusyMost: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
+			usage:   func() usage { current.at = time.Now(); return current }, set: func(p int) { percent = p },
+			release: func() { released++; current.unused = 120 << 20 }, last: current, percent: 25,
+		}
+		time.Sleep(time.Second)
+		current.allocated += 200 << 20
+		tuner.tune()
+		time.Sleep(restAfter / 2)
+		tuner.tune()
+		if percent != 25 || released != 0 {
+			t.Fatalf("%d %%, released %d times", percent, released)
+		}
+		time.Sleep(restAfter / 2)
+		if synctest.Wait(); released != 1 || percent != 60 {
+			t.Errorf("at rest with 120 MiB between objects the target is %d %%, want 60, and memory was released %d times", percent, released)
+		}
+		for live, want := range map[uint64]int{80 << 20: 100, 140 << 20: 25, 150 << 20: 25, 200 << 20: 25} {
+			if current.live = live; tuner.restPercent(live) != want {
+				t.Errorf("at rest with %d MiB in use the target is %d %%, want %d", live>>20, tuner.restPercent(live), want)
+			}
+		}
 	})
 }
 
@@ -84,6 +118,20 @@ func TestBusyPercent(t *testing.T) {
 		if got := opts.busyPercent(live); got != want {
 			t.Errorf("with %d MiB in use: %d %%, want %d", live>>20, got, want)
 		}
+	}
+}
+
+func TestStartPercent(t *testing.T) {
+	started := make(chan struct{})
+	opts := Options{BusyLeast: 100, BusyMost: 400, BusyHeap: 1 << 30, StartMost: 150, Started: started}
+	for live, want := range map[uint64]int{100 << 20: 150, 2 << 30: 100} {
+		if got := opts.busyPercent(live); got != want {
+			t.Errorf("while it starts, with %d MiB in use: %d %%, want %d", live>>20, got, want)
+		}
+	}
+	close(started)
+	if got := opts.busyPercent(100 << 20); got != 400 {
+		t.Errorf("once it has started: %d %%, want 400", got)
 	}
 }
 
