@@ -67,7 +67,12 @@ var seed = maphash.MakeSeed()
 
 // Metadata is the hash for Object.Metadata.
 func Metadata(o client.Object) uint64 {
-	return maphash.String(seed, fmt.Sprint(o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences())) // maps are printed in order
+	text := fmt.Sprint(o.GetLabels(), o.GetAnnotations()) // maps are printed in order
+	owners := o.GetOwnerReferences()
+	for i := range owners {
+		text += owners[i].String() // has the values that it points to, and not the pointers
+	}
+	return maphash.String(seed, text)
 }
 
 // steady is for objects of Cluster API, whose controllers write the observed generation once they have reconciled all of an object.

@@ -92,6 +92,7 @@ func TestServers(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Labels, m.Annotations = map[string]string{"a": "1", "b": "2"}, map[string]string{"c": "3"}
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&clusterv1.MachineSet{}, clusterv1.GroupVersion.WithKind("MachineSet"))}
 	first := Metadata(m)
 	if m.Status.NodeRef.Name, m.ResourceVersion = "n", "7"; Metadata(m.DeepCopy()) != first {
 		t.Error("a status changes it")
@@ -100,6 +101,7 @@ func TestMetadata(t *testing.T) {
 		"label":      func(m *clusterv1.Machine) { m.Labels["a"] = "2" },
 		"annotation": func(m *clusterv1.Machine) { m.Annotations["d"] = "" },
 		"owner":      func(m *clusterv1.Machine) { m.OwnerReferences = []metav1.OwnerReference{{UID: "u"}} },
+		"controller": func(m *clusterv1.Machine) { m.OwnerReferences[0].Controller = nil },
 	} {
 		changed := m.DeepCopy()
 		if change(changed); Metadata(changed) == first {
