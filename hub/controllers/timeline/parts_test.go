@@ -125,6 +125,43 @@ func TestChangeWritesOnePart(t *testing.T) {
 	}
 }
 
+// TestForeignParts: a ConfigMap that somebody else wrote in the place of a timeline costs a bounded number of requests.
+func TestForeignParts(t *testing.T) {
+	for parts, want := range map[int]struct {
+		reads   int
+		corrupt bool
+	}{
+		2_000_000_000: {1, true}, -5: {1, true}, 10_000: {101, false},
+	} {
+		c, _ := world(t)
+		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "c-timeline"},
+			Data: map[string]string{timelines.DataKey: fmt.Sprintf(`{"parts":%d}`, parts)}}
+		if err := c.Create(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		reads, deletes := 0, 0
+		counted := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				reads++
+				return c.Get(ctx, key, obj, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				deletes++
+				return c.Delete(ctx, obj, opts...)
+			},
+		})
+		if _, _, err := timelines.Read(t.Context(), counted, clusterKey); timelines.IsCorrupt(err) != want.corrupt || reads != want.reads {
+			t.Errorf("with %d parts: %v after %d reads, want %+v", parts, err, reads, want)
+		}
+		if err := timelines.Delete(t.Context(), counted, counted, clusterKey); err != nil || deletes != want.reads {
+			t.Errorf("with %d parts: %v after %d deletions, want %d", parts, err, deletes, want.reads)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); !apierrors.IsNotFound(err) {
+			t.Errorf("with %d parts: after the deletion: %v", parts, err)
+		}
+	}
+}
+
 // TestSavedTogether: of a machine that changes each second, the timeline is saved each five seconds, at last with all that has happened. A
 // request that fails loses nothing. The more timelines are to be saved, the longer each waits, unless something has failed.
 func TestSavedTogether(t *testing.T) {

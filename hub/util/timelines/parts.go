@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -20,6 +21,13 @@ const DataKey = "timeline"
 
 // subjectsPerPart bounds what a change of one machine rewrites: with the usual 2 to 6 KiB per machine, 16 to 48 KiB.
 const subjectsPerPart = 8
+
+// A part is a ConfigMap in the namespace of the cluster, which others may have written. maxParts is more than any cluster needs, and
+// maxMissing of how many parts that do not exist the others are looked for.
+const (
+	maxParts   = 10_000
+	maxMissing = 100
+)
 
 // Part is the content of one ConfigMap.
 type Part struct {
@@ -90,6 +98,8 @@ type Collector struct {
 	cluster client.ObjectKey
 	texts   map[int]string
 	parts   map[int]Part
+	// read is how many parts Read has looked for.
+	read int
 }
 
 // NewCollector returns a Collector without parts.
@@ -106,6 +116,9 @@ func (c *Collector) Add(configMap *corev1.ConfigMap) (changed bool, err error) {
 	var p Part
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return false, corruptError{fmt.Errorf("decoding ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)}
+	}
+	if p.Parts < 0 || p.Parts > maxParts {
+		return false, corruptError{fmt.Errorf("decoding ConfigMap %s: there cannot be %d parts", client.ObjectKeyFromObject(configMap), p.Parts)}
 	}
 	if configMap.Name != rkev1.TimelinePartName(c.cluster.Name, p.Part) || c.texts[p.Part] == text {
 		return false, nil
@@ -132,11 +145,14 @@ func (c *Collector) Record() *Record {
 
 // Read reads all parts. The error is NotFound where there is no timeline.
 func (c *Collector) Read(ctx context.Context, from client.Reader) error {
-	for i := 0; i <= c.parts[0].Parts; i++ {
+	missing := 0
+	for i := 0; i <= c.parts[0].Parts && missing < maxMissing; i++ {
+		c.read = i + 1
 		configMap := &corev1.ConfigMap{}
 		key := client.ObjectKey{Namespace: c.cluster.Namespace, Name: rkev1.TimelinePartName(c.cluster.Name, i)}
 		err := from.Get(ctx, key, configMap)
-		if i > 0 && client.IgnoreNotFound(err) == nil && err != nil {
+		if i > 0 && apierrors.IsNotFound(err) {
+			missing++
 			continue
 		}
 		if err != nil {

@@ -24,13 +24,14 @@ func Read(ctx context.Context, from client.Reader, cluster client.ObjectKey) (*R
 	return record, digests, err
 }
 
-// Delete deletes the timeline of a cluster. live reads past the cache.
+// Delete deletes the timeline of a cluster, up to a part that cannot be decoded; what is left has the Cluster as its owner. live reads past
+// the cache.
 func Delete(ctx context.Context, c client.Client, live client.Reader, cluster client.ObjectKey) error {
 	collector := NewCollector(cluster)
 	if err := collector.Read(ctx, live); err != nil && !IsCorrupt(err) {
 		return client.IgnoreNotFound(err)
 	}
-	for i := range collector.parts[0].Parts + 1 {
+	for i := range collector.read {
 		configMap := &corev1.ConfigMap{}
 		configMap.Namespace, configMap.Name = cluster.Namespace, rkev1.TimelinePartName(cluster.Name, i)
 		if err := objects.Delete(ctx, c, configMap); err != nil {
