@@ -99,6 +99,7 @@ func (r *Reconciler) reconcileConnection(ctx context.Context, s *scope) (ctrl.Re
 	if err := patch.Conditions(ctx, r.Client, s.management, fieldOwner, condition); err != nil {
 		return ctrl.Result{}, err
 	}
+	conditions.Set(s.management, condition) // for the phases that follow
 	err := kerrors.NewAggregate([]error{r.patchCluster(ctx, s.cluster, condition), r.patchControlPlane(ctx, s.controlPlane, condition)})
 	return ctrl.Result{RequeueAfter: requeueAfter}, err
 }
