@@ -3,6 +3,7 @@ package capi
 import (
 	"bytes"
 	"crypto/x509"
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -11,9 +12,36 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
+
+// TestOtherAuthority: what API servers have been given to trust stays in use when the Secret is replaced while the hub runs.
+func TestOtherAuthority(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).Build()
+	certificate, err := EnsureCertificate(t.Context(), c, "drover-system", []string{"hub.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := certificate.CA
+	if err := certificate.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = "drover-system", CertificateSecret
+	if err := c.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	served := certificate.current.Load()
+	if err := certificate.renew(t.Context()); !errors.Is(err, errOtherAuthority) {
+		t.Errorf("with another authority: %v", err)
+	}
+	if certificate.current.Load() != served || !bytes.Equal(certificate.CA, trusted) {
+		t.Error("a certificate is served that nobody trusts")
+	}
+}
 
 func TestFill(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -1,8 +1,10 @@
 package capi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -72,6 +74,11 @@ func (c *Certificate) Start(ctx context.Context) error {
 	}
 }
 
+// errOtherAuthority is returned where the Secret was deleted or replaced, or where the clock has jumped. Callers trust the authority that
+// was registered when this hub has started, and no other.
+var errOtherAuthority = errors.New("its authority is not the one that is registered with the API server, and the certificate in use " +
+	"stays: restart the hub to register the new one")
+
 func (c *Certificate) renew(ctx context.Context) error {
 	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {
 		secret, err := ensureSecret(ctx, c.client, c.namespace, c.hosts, time.Now())
@@ -82,8 +89,11 @@ func (c *Certificate) renew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.CA == nil { // callers learn of another authority at the next start
+		if c.CA == nil {
 			c.CA = secret.Data[caCertKey]
+		}
+		if !bytes.Equal(c.CA, secret.Data[caCertKey]) {
+			return errOtherAuthority
 		}
 		c.current.Store(&pair)
 		return nil
