@@ -46,7 +46,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		r.removeManagement,
 		r.removeTimeline,
 	}
-	if s.imported() {
+	mine, err := r.isOwnCluster(ctx, s)
+	if err != nil {
+		return err
+	}
+	if s.imported() || !mine {
 		steps = []removal{r.removeNamespace, r.removeManagement}
 	}
 	for _, step := range steps {
@@ -62,6 +66,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	}
 	controllerutil.RemoveFinalizer(s.cluster, Finalizer)
 	return nil
+}
+
+// isOwnCluster is false where the Cluster API Cluster of this name was made by somebody else. Then all that has its name is not the Cluster's.
+func (r *Reconciler) isOwnCluster(ctx context.Context, s *scope) (bool, error) {
+	capi := &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(s.cluster), capi)
+	return !found || isOwnedBy(capi, s.cluster), err
 }
 
 // removeClusterAPI deletes the Cluster API Cluster. Its controller deletes workers, then the RKEControlPlane with its Machines, then the

@@ -74,11 +74,16 @@ func (r *Reconciler) abandon(ctx context.Context, object client.Object, finalize
 func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*cause.Cause, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	for kind, object := range map[string]client.Object{"RKEControlPlane": &rkev1.RKEControlPlane{}, "RKECluster": &rkev1.RKECluster{}} {
-		gone, err := r.remove(ctx, key, object)
+		found, err := objects.Get(ctx, r.Live, key, object)
 		if err != nil {
 			return nil, err
 		}
-		if !gone {
+		if !found || !mayWrite(object, s.cluster) {
+			continue
+		}
+		if gone, err := r.remove(ctx, key, object); err != nil {
+			return nil, err
+		} else if !gone {
 			return cause.New("WaitingFor"+kind, "Waiting for %s to be deleted", kind), nil
 		}
 	}

@@ -82,16 +82,6 @@ func (r *Reconciler) deployments(ctx context.Context, cluster *provisioningv1.Cl
 	return byName, nil
 }
 
-func isOwnedBy(o client.Object, cluster *provisioningv1.Cluster) bool {
-	for _, ref := range o.GetOwnerReferences() {
-		group, _, _ := strings.Cut(ref.APIVersion, "/")
-		if group == provisioningv1.GroupVersion.Group && ref.Kind == "Cluster" && ref.Name == cluster.Name {
-			return true
-		}
-	}
-	return false
-}
-
 // reconcilePool writes one pool: first the templates, then the MachineDeployment that refers to them; at the end it deletes templates that
 // are no longer referred to.
 func (r *Reconciler) reconcilePool(ctx context.Context, p *poolScope) error {

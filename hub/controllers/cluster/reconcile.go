@@ -88,7 +88,14 @@ func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	if s.cluster.Spec.RKEConfig.InfrastructureRef == nil {
 		wanted = append(wanted, infraCluster(s.cluster))
 	}
-	for _, object := range append(wanted, desired) {
+	wanted = append(wanted, desired)
+	if taken, err := r.checkNames(ctx, s.cluster, wanted); err != nil || taken != nil {
+		if taken != nil {
+			s.invalid = append(s.invalid, taken)
+		}
+		return err
+	}
+	for _, object := range wanted {
 		if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(s.cluster), object); err != nil {
 			return err
 		}
@@ -115,19 +122,22 @@ func (r *Reconciler) checkInfrastructure(ctx context.Context, s *scope) error {
 func (r *Reconciler) readControlPlane(ctx context.Context, s *scope) error {
 	controlPlane := &rkev1.RKEControlPlane{}
 	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), controlPlane)
-	if found {
+	if found && mayWrite(controlPlane, s.cluster) {
 		s.controlPlane = controlPlane
 	}
 	s.unread.controlPlane = err != nil
 	return err
 }
 
-// readClusterAPI reads the Cluster API Cluster, which may be paused.
+// readClusterAPI reads the Cluster API Cluster, which may be paused. One that is not the Cluster's is left out, with what belongs to it.
 func (r *Reconciler) readClusterAPI(ctx context.Context, s *scope) error {
 	capi := &clusterv1.Cluster{}
 	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), capi)
-	if found {
+	switch {
+	case found && isOwnedBy(capi, s.cluster):
 		s.capiCluster = capi
+	case found:
+		s.taken = nameTaken(capi, s.cluster)
 	}
 	return err
 }

@@ -21,6 +21,8 @@ type scope struct {
 	// capiCluster and controlPlane are set once they exist.
 	capiCluster  *clusterv1.Cluster
 	controlPlane *rkev1.RKEControlPlane
+	// taken is set where the Cluster API Cluster of this name is not the Cluster's.
+	taken *cause.Cause
 	// kubeconfigSecret is the name of the kubeconfig Secret, once it exists.
 	kubeconfigSecret string
 

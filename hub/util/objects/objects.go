@@ -21,7 +21,7 @@ func Get(ctx context.Context, from client.Reader, key client.ObjectKey, into cli
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading %s %s: %w", kindOf(into), name(key), err)
+		return false, fmt.Errorf("reading %s %s: %w", KindOf(into), name(key), err)
 	}
 	return true, nil
 }
@@ -29,7 +29,7 @@ func Get(ctx context.Context, from client.Reader, key client.ObjectKey, into cli
 // Delete deletes an object; one that does not exist is no error.
 func Delete(ctx context.Context, c client.Writer, object client.Object, opts ...client.DeleteOption) error {
 	if err := c.Delete(ctx, object, opts...); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s %s: %w", kindOf(object), name(client.ObjectKeyFromObject(object)), err)
+		return fmt.Errorf("deleting %s %s: %w", KindOf(object), name(client.ObjectKeyFromObject(object)), err)
 	}
 	return nil
 }
@@ -51,8 +51,8 @@ func List(ctx context.Context, from client.Reader, list client.ObjectList, opts 
 	return requests
 }
 
-// kindOf is the kind that the object says, or the name of its type.
-func kindOf(object client.Object) string {
+// KindOf is the kind that the object says, or the name of its type.
+func KindOf(object client.Object) string {
 	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind
 	}

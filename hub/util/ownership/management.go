@@ -2,7 +2,10 @@ package ownership
 
 import (
 	"context"
+	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,18 +98,35 @@ func ClusterOf(ctx context.Context, from client.Reader, management *managementv3
 	switch {
 	case err != nil:
 		return nil, err
-	case found && cluster.Annotations[rkev1.ManagementClusterNameAnnotation] != management.Name:
-		return nil, nil
-	case found:
+	case found && cluster.Annotations[rkev1.ManagementClusterNameAnnotation] == management.Name:
 		return &OwnedCluster{ObjectKey: key, Provisioning: cluster}, nil
 	}
 	return capiClusterOf(ctx, from, key, management.Name)
 }
 
-// capiClusterOf returns a cluster that was written for Cluster API.
+// OfProvisioningCluster reports whether an object has a Cluster of provisioning.cattle.io with this name as an owner. It goes by the name: the
+// UID changes when a cluster is moved or restored.
+func OfProvisioningCluster(o client.Object, name string) bool {
+	return hasOwner(o, provisioningv1.GroupVersion.Group, name)
+}
+
+// OfClusterNamed reports whether an object has a Cluster of Cluster API with this name as an owner.
+func OfClusterNamed(o client.Object, name string) bool {
+	return hasOwner(o, clusterv1.GroupVersion.Group, name)
+}
+
+func hasOwner(o client.Object, group, name string) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		of, _, _ := strings.Cut(ref.APIVersion, "/")
+		return of == group && ref.Kind == "Cluster" && ref.Name == name
+	})
+}
+
+// capiClusterOf returns a cluster that was written for Cluster API. A Cluster of provisioning.cattle.io with its name that has not made it has
+// no part in it.
 func capiClusterOf(ctx context.Context, from client.Reader, key client.ObjectKey, management string) (*OwnedCluster, error) {
 	cluster := &clusterv1.Cluster{}
-	if found, err := objects.Get(ctx, from, key, cluster); err != nil || !found {
+	if found, err := objects.Get(ctx, from, key, cluster); err != nil || !found || OfProvisioningCluster(cluster, key.Name) {
 		return nil, err
 	}
 	controlPlane, _, err := ControlPlane(ctx, from, cluster)

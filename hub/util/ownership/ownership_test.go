@@ -208,7 +208,13 @@ func TestClusterOf(t *testing.T) {
 	}
 	plane := &rkev1.RKEControlPlane{ObjectMeta: meta("plane", "p", ownedBy("Cluster", "plain", "plain"))}
 	plane.Annotations = named("c-m-plain")
-	from := reader(t, prov("one", "c-m-one"), prov("mixed", "c-m-mixed"), capi("mixed", "plane"), capi("plain", "plane"), plane,
+	shared := &rkev1.RKEControlPlane{ObjectMeta: meta("shared", "s", ownedBy("Cluster", "shared", "shared"))}
+	shared.Annotations = named("c-m-shared")
+	made := capi("made", "made")
+	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "provisioning.cattle.io/v1", Kind: "Cluster", Name: "made"}}
+	madePlane := &rkev1.RKEControlPlane{ObjectMeta: meta("made", "m", ownedBy("Cluster", "made", "made"))}
+	madePlane.Spec.ManagementClusterName = "c-m-made"
+	from := reader(t, prov("shared", "c-m-other"), capi("shared", "shared"), shared, prov("made", ""), made, madePlane, prov("one", "c-m-one"), prov("mixed", "c-m-mixed"), capi("mixed", "plane"), capi("plain", "plane"), plane,
 		capi("usurper", "plane"), capi("bare", "none"))
 	for _, tt := range []struct {
 		name, management, cluster string
@@ -221,6 +227,8 @@ func TestClusterOf(t *testing.T) {
 		{name: "a Cluster that refers to the control plane of another one", management: "c-m-plain", cluster: "usurper"},
 		{name: "a Cluster without control plane", management: "c-m-plain", cluster: "bare"},
 		{name: "both kinds of Clusters", management: "c-m-plain", cluster: "mixed"},
+		{name: "written for Cluster API, with a later Cluster of the name", management: "c-m-shared", cluster: "shared", found: true},
+		{name: "provisioned by a Cluster that does not name it any more", management: "c-m-made", cluster: "made"},
 		{name: "gone", management: "c-m-gone", cluster: "gone"},
 		{name: "no labels", management: "c-m-one"},
 	} {
