@@ -110,7 +110,7 @@ func (f *Feed) Start(ctx context.Context) error {
 			retry = firstRetry
 		} else if ctx.Err() == nil {
 			pause = min(retry, refresh)
-			retry *= 2
+			retry = min(2*retry, refresh)
 			f.Logger.Warn("Release data cannot be fetched; what there is stays in use", "error", err, "retryAfter", pause.String())
 		}
 		select {

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -66,12 +68,40 @@ func TestFile(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Start(ctx) }()
-	for !knows(t, f.Catalog, "two") { // until the watch stands, a change may pass unseen
-		write(t, path, second)
-		select {
-		case <-changed:
-		case <-time.After(100 * time.Millisecond):
-		}
+	write(t, path, second)
+	select {
+	case <-changed:
+	case <-time.After(30 * time.Second):
+	}
+	if !knows(t, f.Catalog, "two") {
+		t.Error("a change of the file is not in use")
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFileChangedBeforeWatch: a file that changes between Load and Start is read again, too.
+func TestFileChangedBeforeWatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data.json")
+	f, _ := newFeed(t, path)
+	write(t, path, first)
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, second)
+	changed := make(chan struct{}, 1)
+	f.Catalog.OnChange(func() { changed <- struct{}{} })
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Start(ctx) }()
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+	}
+	if !knows(t, f.Catalog, "two") {
+		t.Error("the change is not in use")
 	}
 	stop()
 	if err := <-done; err != nil {
@@ -129,6 +159,38 @@ func TestURLUnreachable(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
 		}
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRetries: the pause after a failed fetch doubles up to the time between two refreshes, and stays there.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const refresh, attempts = 6 * time.Hour, 80
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var times []time.Time
+		f, _ := newFeed(t, "https://example.com/data.json")
+		f.Refresh = refresh
+		f.Client = &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			if times = append(times, time.Now()); len(times) == attempts {
+				stop()
+			}
+			return nil, errors.New("no route to host")
+		})}
+		if err := f.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := firstRetry
+		for i := range attempts - 1 {
+			if pause := times[i+1].Sub(times[i]); pause != want {
+				t.Fatalf("pause after failure %d: got %s, want %s", i+1, pause, want)
+			}
+			want = min(2*want, refresh)
+		}
+	})
 }
 
 func TestTooLarge(t *testing.T) {

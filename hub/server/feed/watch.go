@@ -9,7 +9,7 @@ import (
 )
 
 // watch reads the file again whenever something in its folder changes: files are replaced by renaming others, and those of a ConfigMap by
-// turning a link around.
+// turning a link around. The file is also read once when the watch begins: it may have changed since Load.
 func (f *Feed) watch(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -19,6 +19,7 @@ func (f *Feed) watch(ctx context.Context) error {
 	if err := watcher.Add(filepath.Dir(f.Location)); err != nil {
 		return fmt.Errorf("watching the folder of the release data: %w", err)
 	}
+	f.reload()
 	for {
 		select {
 		case <-ctx.Done():
@@ -29,9 +30,14 @@ func (f *Feed) watch(ctx context.Context) error {
 			if filepath.Base(event.Name) != filepath.Base(f.Location) && filepath.Base(event.Name) != "..data" {
 				continue
 			}
-			if err := f.read(); err != nil {
-				f.Logger.Warn("The release data cannot be used; what there was stays in use", "error", err)
-			}
+			f.reload()
 		}
+	}
+}
+
+// reload takes the data from the file, and logs why where it cannot be used.
+func (f *Feed) reload() {
+	if err := f.read(); err != nil {
+		f.Logger.Warn("The release data cannot be used; what there was stays in use", "error", err)
 	}
 }
