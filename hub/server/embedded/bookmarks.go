@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 // bookmarks sends bookmarks to clients that take them. With them, a client that saw no event for long can continue its watch after etcd was
 // compacted, and need not list everything again. Two make them: etcd says how far a watch is of a kind that nobody writes; and of a kind
 // that others write, a watch with a selector has got all events up to the last that was looked at, whether or not it was for the watch.
+// Every watch, with bookmarks or without, is a clientWatch.
 type bookmarks struct {
 	storage.Interface
 	newObject func() runtime.Object
@@ -36,34 +36,34 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 	ordered := err == nil && (initial || from > 0) && !utilfeature.DefaultFeatureGate.Enabled(features.ConcurrentWatchObjectDecode)
 	// Without a selector, every event goes to the client.
 	if !takes || !ordered || opts.Predicate.Empty() {
-		return b.Interface.Watch(ctx, key, opts)
+		in, err := b.Interface.Watch(ctx, key, opts)
+		if err != nil {
+			return nil, err
+		}
+		w := newClientWatch(ctx, key, in)
+		go w.run()
+		return w, nil
 	}
-	w := &selectiveWatch{ctx: ctx, newObject: b.newObject, out: make(chan watch.Event, outBuffer), stopped: make(chan struct{}),
-		begun: !initial}
+	w := &selectiveWatch{newObject: b.newObject, begun: !initial}
 	attributes := opts.Predicate.GetAttrs
 	opts.Predicate.GetAttrs = func(o runtime.Object) (labels.Set, fields.Set, error) {
 		w.look(o)
 		return attributes(o)
 	}
-	if w.in, err = b.Interface.Watch(ctx, key, opts); err != nil {
+	in, err := b.Interface.Watch(ctx, key, opts)
+	if err != nil {
 		return nil, err
 	}
+	w.clientWatch = newClientWatch(ctx, key, in)
 	go w.run(b.interval)
 	return w, nil
 }
 
-// outBuffer is that of a watch of etcd3.
-const outBuffer = 100
-
 // selectiveWatch is a watch with a selector. Its storage looks at one event after the other, and sends it, if it is for the watch, before
 // it looks at the next.
 type selectiveWatch struct {
-	ctx       context.Context //nolint:containedctx // that of the request, with which the watch ends
+	*clientWatch
 	newObject func() runtime.Object
-	in        watch.Interface
-	out       chan watch.Event
-	stop      sync.Once
-	stopped   chan struct{}
 
 	// looked is the latest version that the storage has looked at.
 	looked atomic.Uint64
@@ -92,19 +92,8 @@ func versionIn(o runtime.Object) uint64 {
 	return version
 }
 
-// ResultChan implements watch.Interface.
-func (w *selectiveWatch) ResultChan() <-chan watch.Event { return w.out }
-
-// Stop implements watch.Interface.
-func (w *selectiveWatch) Stop() {
-	w.stop.Do(func() {
-		close(w.stopped)
-		w.in.Stop()
-	})
-}
-
 func (w *selectiveWatch) run(interval time.Duration) {
-	defer close(w.out)
+	defer w.end()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -153,15 +142,11 @@ func (w *selectiveWatch) bookmark() bool {
 func (w *selectiveWatch) send(event watch.Event) bool {
 	version := versionIn(event.Object) // the object is the client's then
 	begins := event.Type == watch.Bookmark && endsInitialEvents(event.Object)
-	select {
-	case w.out <- event:
-		w.sent, w.begun = max(w.sent, version), w.begun || begins
-		return true
-	case <-w.stopped:
-		return false
-	case <-w.ctx.Done():
+	if !w.clientWatch.send(event) {
 		return false
 	}
+	w.sent, w.begun = max(w.sent, version), w.begun || begins
+	return true
 }
 
 func endsInitialEvents(o runtime.Object) bool {

@@ -86,11 +86,13 @@ type steps struct {
 	storage.Interface
 	opts   storage.ListOptions
 	events chan watch.Event
+	// inner is the last watch.
+	inner *watch.ProxyWatcher
 }
 
 func (s *steps) Watch(_ context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
-	s.opts = opts
-	return watch.NewProxyWatcher(s.events), nil
+	s.opts, s.inner = opts, watch.NewProxyWatcher(s.events)
+	return s.inner, nil
 }
 
 func at(version int) *corev1.Secret {

@@ -62,9 +62,8 @@ type state struct {
 // ensureEncryption reads the keys in keyDir, and makes one where etcd has not been used with one yet. A key that is lost is an error, since
 // a new one could read nothing.
 func ensureEncryption(keyDir, etcdDir string) (*encryption, error) {
-	if rel, err := filepath.Rel(etcdDir, keyDir); err == nil && filepath.IsLocal(rel) {
-		return nil, fmt.Errorf("the directory of the encryption key, %s, is in etcd's directory %s; choose another one, so that a copy of the "+
-			"data does not hold the key", keyDir, etcdDir)
+	if err := checkKeyDir(keyDir, etcdDir); err != nil {
+		return nil, err
 	}
 	e := &encryption{configFile: filepath.Join(keyDir, EncryptionConfig), stateFile: filepath.Join(etcdDir, encryptionState)}
 	var before state
@@ -101,6 +100,15 @@ func ensureEncryption(keyDir, etcdDir string) (*encryption, error) {
 	// From now on Secrets are written with the key, so it must not be lost, nor those before it until all Secrets are rewritten.
 	previous := slices.DeleteFunc(before.keys(), func(key string) bool { return key == e.key })
 	return e, e.writeState(state{Key: e.key, Previous: previous})
+}
+
+// checkKeyDir returns an error if keyDir is in etcdDir.
+func checkKeyDir(keyDir, etcdDir string) error {
+	if rel, err := filepath.Rel(etcdDir, keyDir); err != nil || !filepath.IsLocal(rel) {
+		return nil
+	}
+	return fmt.Errorf("the directory of the encryption key, %s, is in etcd's directory %s; choose another one, so that a copy of the "+
+		"data does not hold the key", keyDir, etcdDir)
 }
 
 // keys returns the names of all keys that Secrets may be encrypted with.

@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
 )
 
@@ -25,8 +26,8 @@ const (
 	revisionBump = 1_000_000_000
 )
 
-// Restore makes the data directory of a hub from a snapshot and the keys that belong to it. It changes nothing where either does not fit or
-// where there is data already.
+// Restore makes the data directory of a hub from a snapshot and the archive of keys that belongs to it. It restores nothing where the two
+// do not fit together, where etcd's directory exists, or where a file of the archive exists with other content; the error says what to do.
 func Restore(opts Options, snapshotFile, keysFile string) error {
 	dataDir, err := prepareDataDir(opts.DataDir)
 	if err != nil {
@@ -39,7 +40,10 @@ func Restore(opts Options, snapshotFile, keysFile string) error {
 	}
 	defer lock.release()
 	if _, err := os.Stat(opts.etcdDir()); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists already; restore into a new --data-dir, or move that directory away", opts.etcdDir())
+		return fmt.Errorf("%s exists already; %s, or move all of %s away", opts.etcdDir(), restoreElsewhere, opts.DataDir)
+	}
+	if err := checkKeyDir(opts.encryptionKeyDir(), opts.etcdDir()); err != nil {
+		return err
 	}
 	keys, err := readArchive(keysFile)
 	if err != nil {
@@ -49,8 +53,51 @@ func Restore(opts Options, snapshotFile, keysFile string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkKeyFiles(opts, keys, keysFile); err != nil {
+		return err
+	}
 	if err := checkSnapshot(snapshotFile, names); err != nil {
 		return err
+	}
+	return restore(opts, snapshotFile, keys)
+}
+
+// restoreElsewhere is the advice where files of another hub are in the way.
+const restoreElsewhere = "restore into a new --data-dir, and with --encryption-key-dir into a new directory for the keys"
+
+// checkKeyFiles returns an error if a file of an archive of keys would replace one with other content: without those keys nobody can read
+// what was encrypted with them, and the machines of that hub are locked out.
+func checkKeyFiles(opts Options, keys map[string][]byte, keysFile string) error {
+	for _, name := range keyFiles {
+		path := opts.keyPath(name)
+		present, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("comparing with the keys in %s: %w", keysFile, err)
+		case !bytes.Equal(present, keys[name]):
+			return fmt.Errorf("%s exists already and is not the one in %s; %s, or save the file elsewhere and move it away", path, keysFile,
+				restoreElsewhere)
+		}
+	}
+	return nil
+}
+
+// restore writes etcd's data beside their place, then the keys, and moves the data to their place last. A snapshot that turns out to be
+// damaged leaves nothing behind.
+func restore(opts Options, snapshotFile string, keys map[string][]byte) error {
+	restoring := opts.etcdDir() + ".restoring"
+	if err := os.RemoveAll(restoring); err != nil {
+		return fmt.Errorf("removing what an interrupted restore has left: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(restoring) }()
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: snapshotFile, Name: etcdName, OutputDataDir: restoring,
+		PeerURLs: []string{nowhere.String()}, InitialCluster: etcdName + "=" + nowhere.String(), InitialClusterToken: "etcd-cluster",
+		RevisionBump: revisionBump, MarkCompacted: true,
+	})
+	if err != nil {
+		return fmt.Errorf("restoring etcd from %s: %w", snapshotFile, err)
 	}
 	for _, name := range keyFiles {
 		target := opts.keyPath(name)
@@ -61,15 +108,10 @@ func Restore(opts Options, snapshotFile, keysFile string) error {
 			return err
 		}
 	}
-	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: snapshotFile, Name: etcdName, OutputDataDir: opts.etcdDir(),
-		PeerURLs: []string{nowhere.String()}, InitialCluster: etcdName + "=" + nowhere.String(), InitialClusterToken: "etcd-cluster",
-		RevisionBump: revisionBump, MarkCompacted: true,
-	})
-	if err != nil {
-		return fmt.Errorf("restoring etcd from %s: %w", snapshotFile, err)
+	if err := os.Rename(restoring, opts.etcdDir()); err != nil {
+		return fmt.Errorf("moving the restored data to their place: %w", err)
 	}
-	return nil
+	return syncDir(opts.DataDir)
 }
 
 // readArchive reads the files of an archive of keys, which must be those of SaveKeys and no others.
@@ -109,7 +151,7 @@ var (
 	encryptedPrefix = []byte("k8s:enc:secretbox:v1:")
 )
 
-// checkSnapshot reports whether a snapshot is whole, and whether the Secrets in it can be decrypted with the keys of these names.
+// checkSnapshot returns an error if a snapshot is damaged, or if a Secret in it is encrypted with none of the keys of these names.
 func checkSnapshot(path string, keys []string) error {
 	if _, err := snapshot.NewV3(zap.NewNop()).Status(path); err != nil {
 		return fmt.Errorf("%s is not a whole snapshot of etcd: %w", path, err)
@@ -124,21 +166,40 @@ func checkSnapshot(path string, keys []string) error {
 		if bucket == nil {
 			return fmt.Errorf("%s is not a snapshot of etcd", path)
 		}
-		return bucket.ForEach(func(_, raw []byte) error {
-			var kv mvccpb.KeyValue
-			if err := kv.Unmarshal(raw); err != nil {
-				return fmt.Errorf("reading %s: %w", path, err)
-			}
-			rest, encrypted := bytes.CutPrefix(kv.Value, encryptedPrefix)
-			if !encrypted || !bytes.HasPrefix(kv.Key, secretKeyPrefix) {
-				return nil
-			}
-			name, _, _ := bytes.Cut(rest, []byte(":"))
-			if !slices.Contains(keys, string(name)) {
+		used, err := encryptionKeys(bucket)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		for _, name := range used {
+			if !slices.Contains(keys, name) {
 				return fmt.Errorf("the Secrets in %s are encrypted with key %s, which is not among the keys (%v); restore it with the archive of "+
 					"keys that was saved with it", path, name, keys)
 			}
-			return nil
-		})
+		}
+		return nil
 	})
+}
+
+// encryptionKeys returns the name of the key that each encrypted Secret is encrypted with, by the Secret's key in etcd. A snapshot also
+// holds earlier revisions, which a restored hub does not read: they may be encrypted with keys that were removed since.
+func encryptionKeys(revisions *bolt.Bucket) (map[string]string, error) {
+	used := map[string]string{}
+	err := revisions.ForEach(func(revision, raw []byte) error { // in the order of revisions
+		var kv mvccpb.KeyValue
+		if err := kv.Unmarshal(raw); err != nil {
+			return err
+		}
+		if !bytes.HasPrefix(kv.Key, secretKeyPrefix) {
+			return nil
+		}
+		rest, encrypted := bytes.CutPrefix(kv.Value, encryptedPrefix)
+		if !encrypted || mvcc.IsTombstone(revision) {
+			delete(used, string(kv.Key))
+			return nil
+		}
+		name, _, _ := bytes.Cut(rest, []byte(":"))
+		used[string(kv.Key)] = string(name)
+		return nil
+	})
+	return used, err
 }
