@@ -337,8 +337,8 @@ func TestProvisionTokensLost(t *testing.T) {
 	r.AwaitCondition(r.ControlPlane(), "Ready", metav1.ConditionFalse, "TokensLost",
 		"Secret lost-rke-state with the cluster's tokens is missing, and machines have joined with them. "+
 			"Restore it from a backup; on a server the tokens are in config.yaml.d/50-rancher.yaml")
-	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name, Labels: tokens.Labels},
-		Type: tokens.Type, Data: tokens.Data}
+	// As `kubectl create secret generic` does it: without labels, and of another type.
+	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name}, Data: tokens.Data}
 	if err := env.Client.Create(t.Context(), restored); err != nil {
 		t.Fatal(err)
 	}

@@ -123,9 +123,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
 		Watches(&rkev1.RKEBootstrap{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
-		Watches(&corev1.Secret{}, mapfuncs.Coalesced(coalesceTime, r.secretToControlPlanes)).
+		Watches(&corev1.Secret{}, mapfuncs.Coalesced(coalesceTime, r.secretToControlPlanes),
+			builder.WithPredicates(r.objects.ForgetSecrets())).
 		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.snapshotToControlPlane), builder.WithPredicates(snapshotFound)).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata,
+			builder.WithPredicates(r.objects.ForgetConfigMaps())).
 		WatchesRawSource(r.releaseData()).
 		WatchesRawSource(source.Func(r.agents.start)).
 		WatchesRawSource(source.Channel(r.endpoints.Prober.Done, &handler.EnqueueRequestForObject{})).
@@ -161,7 +163,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	defer func() {
-		s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines)))
+		if reterr == nil || apierrors.IsRace(reterr) { // after a failure the queue waits longer and longer
+			s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines)))
+		}
 		r.backlog.set(req.NamespacedName, s.work, r.Now()) // nothing where it has not come to the machines
 	}()
 	var err error

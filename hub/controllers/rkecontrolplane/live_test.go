@@ -15,6 +15,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/plans"
@@ -58,7 +59,8 @@ type requests struct{ gets, lists []string }
 func apiOf(t *testing.T, in *shelf) (client.WithWatch, *requests) {
 	t.Helper()
 	asked := &requests{}
-	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme))
+	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme,
+		operationv1.AddToScheme))
 	add := func(o client.Object) {
 		labels := map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.ClusterNameLabel: "c"}
 		for key, value := range o.GetLabels() {
@@ -135,7 +137,12 @@ func TestLiveServers(t *testing.T) {
 	if want := 2 * 3 * 3; len(asked.gets) != want {
 		t.Errorf("%d objects were read, want %d, those of the servers: %v", len(asked.gets), want, asked.gets)
 	}
-	if want := []string{"*v1.PartialObjectMetadataList", "*v1.PartialObjectMetadataList"}; !slices.Equal(asked.lists, want) {
+	var operations []string
+	for _, list := range operationv1.Lists() {
+		operations = append(operations, fmt.Sprintf("%T", list))
+	}
+	known := []string{"*v1.PartialObjectMetadataList", "*v1.PartialObjectMetadataList"}
+	if want := slices.Concat(operations, known, operations); !slices.Equal(asked.lists, want) {
 		t.Errorf("lists %v, want %v", asked.lists, want)
 	}
 }

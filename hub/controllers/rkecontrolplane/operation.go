@@ -99,12 +99,21 @@ func (r *Reconciler) refuseInUse(ctx context.Context, s *scope, op operationv1.O
 	if !operation.RefuseInUse(operations.Copy(op), s.waiting, r.Now()) {
 		return false, nil
 	}
-	live, err := operations.Of(ctx, r.Live, client.ObjectKeyFromObject(s.cluster))
+	live, err := r.liveOperations(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	live = slices.DeleteFunc(live, func(other operationv1.Operation) bool { return operations.EndedIn(other) != "" })
 	return operation.RefuseInUse(op, live, r.Now()), nil
+}
+
+// liveOperations returns the operations of the cluster that have not ended, in the order of their creation. It lists those of the namespace
+// past the cache.
+func (r *Reconciler) liveOperations(ctx context.Context, s *scope) ([]operationv1.Operation, error) {
+	live, err := operations.Of(ctx, r.Live, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(live, func(op operationv1.Operation) bool { return operations.EndedIn(op) != "" }), nil
 }
 
 // suspendOperations writes the status of the operations of a cluster that is paused, and nothing else of it.
@@ -224,20 +233,32 @@ func (m *machine) encodePlan() (err error) {
 	return nil
 }
 
-// checkOperation fails with a conflict where the cache does not have the operation as it is: its tasks would be those of an earlier step.
+// checkOperation fails with a conflict where the API server has another operation in progress, or next, than this reconcile has found, or
+// another version of it. Servers would change beside a restore that the cache does not have yet, or get the tasks of an earlier step.
 func (r *Reconciler) checkOperation(ctx context.Context, s *scope) error {
-	if s.operation == nil {
+	if r.manager == nil {
+		return nil // a preview does not look for operations
+	}
+	live, err := r.liveOperations(ctx, s)
+	if err != nil {
+		return err
+	}
+	known, next := s.observedOperation, operation.Next(live)
+	switch {
+	case next == nil && known == nil:
 		return nil
+	case next == nil:
+		return errOperationBehind(known, "it has ended or was deleted, and the hub has not read that yet")
+	case known == nil || known.GetUID() != next.GetUID() || known.GetResourceVersion() != next.GetResourceVersion():
+		return errOperationBehind(next, "the hub has not read its latest version yet")
 	}
-	live := operations.Copy(s.observedOperation)
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
-		return fmt.Errorf("reading %s %s: %w", operationv1.Kind(live), live.GetName(), err)
-	}
-	if live.GetResourceVersion() == s.observedOperation.GetResourceVersion() {
-		return nil
-	}
-	return kerrors.NewConflict(operationv1.GroupVersion.WithResource(strings.ToLower(operationv1.Kind(live))+"s").GroupResource(),
-		live.GetName(), errors.New("the cache has an earlier one"))
+	return nil
+}
+
+// errOperationBehind is the conflict of an operation that the cache does not have as it is.
+func errOperationBehind(op operationv1.Operation, why string) error {
+	resource := operationv1.GroupVersion.WithResource(strings.ToLower(operationv1.Kind(op)) + "s")
+	return kerrors.NewConflict(resource.GroupResource(), op.GetName(), errors.New(why))
 }
 
 // writeOperation writes what was decided of the operation, before the plans that follow from it.

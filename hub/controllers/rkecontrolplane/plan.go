@@ -27,14 +27,14 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 	if err := r.planOnce(ctx, s); err != nil || s.live || !s.needsLive() {
 		return err
 	}
-	if err := r.checkOperation(ctx, s); err != nil {
-		return err
+	err := r.checkOperation(ctx, s)
+	if err == nil {
+		err = r.planLive(ctx, s)
 	}
-	if err := r.planLive(ctx, s); err != nil {
+	if err != nil {
 		s.outcome = nil // it was made on what is not certain
-		return err
 	}
-	return nil
+	return err
 }
 
 func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {

@@ -46,11 +46,12 @@ func (s *scope) ownSecret(name string, secretType corev1.SecretType, data map[st
 }
 
 // ensureTokens creates the Secret with the tokens by which machines join, once. A user may create it beforehand, to restore a lost cluster.
-// It is not created again once a machine has a plan: the cluster's data is encrypted with the old token.
+// It is not created again once a machine has a plan: the cluster's data is encrypted with the old token. A Secret that a user has restored
+// may be of another type than the hub's, of which the cache does not hold the data.
 func (r *Reconciler) ensureTokens(ctx context.Context, s *scope) error {
 	name := rkev1.ClusterStateSecretName(s.controlPlane.Name)
-	secret := &corev1.Secret{}
-	switch err := r.Cache.Get(ctx, s.key(name), secret); {
+	secret, err := r.objects.Secret(ctx, r.Cache, r.Client, s.key(name))
+	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading the Secret with the cluster's tokens: %w", err)

@@ -61,8 +61,11 @@ func (r *Reconciler) managementToControlPlane(ctx context.Context, object client
 	return r.ofCluster(ctx, key.Namespace, key.Name)
 }
 
+// tokensSuffix ends the name of the Secret with a cluster's tokens, after that of the RKEControlPlane, unless both are too long together.
+var tokensSuffix = rkev1.ClusterStateSecretName("")
+
 // secretToControlPlanes maps registration tokens by their namespace, plan Secrets and other Secrets of a cluster by their label, and all
-// others by the references to them.
+// others by the references to them, and by their name where that is the one of a cluster's tokens.
 func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {
 	labels := object.GetLabels()
 	if labels[managementv3.RegistrationTokenLabel] == "true" {
@@ -82,11 +85,16 @@ func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Ob
 			return requests
 		}
 	}
+	// Tokens that a user has restored may have no label either.
+	var requests []ctrl.Request
+	if controlPlane, ok := strings.CutSuffix(object.GetName(), tokensSuffix); ok {
+		requests = mapfuncs.Request(client.ObjectKey{Namespace: object.GetNamespace(), Name: controlPlane})
+	}
 	if secret, ok := object.(*corev1.Secret); ok && strings.HasPrefix(string(secret.Type), "rke.cattle.io/") &&
 		secret.Type != rkev1.AuthConfigSecretType {
-		return nil
+		return requests
 	}
-	return r.referringTo(ctx, render.KindSecret, object)
+	return append(requests, r.referringTo(ctx, render.KindSecret, object)...)
 }
 
 func (r *Reconciler) configMapToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {

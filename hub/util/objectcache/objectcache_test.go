@@ -10,6 +10,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // withoutData is what the manager's cache shows of Secrets.
@@ -75,7 +76,59 @@ func TestCache(t *testing.T) {
 	if err := api.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Secret(t.Context(), withoutData{api}, live, key); !apierrors.IsNotFound(err) || len(c.secrets) > 0 {
-		t.Errorf("got error %v, and %d are kept", err, len(c.secrets))
+	if _, err := c.Secret(t.Context(), withoutData{api}, live, key); !apierrors.IsNotFound(err) || len(c.secrets.held) > 0 {
+		t.Errorf("got error %v, and %d are kept", err, len(c.secrets.held))
+	}
+}
+
+// TestForget: nothing is held of deleted objects, for which nobody asks any more.
+func TestForget(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a"}, Data: map[string][]byte{"k": []byte("one")}}
+	configMap := &corev1.ConfigMap{ObjectMeta: secret.ObjectMeta, Data: map[string]string{"k": "one"}}
+	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret, configMap).Build()
+	var c Cache
+	key := client.ObjectKeyFromObject(secret)
+	if _, err := c.Secret(t.Context(), withoutData{api}, api, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ConfigMap(t.Context(), api, api, key); err != nil {
+		t.Fatal(err)
+	}
+	held := func(secrets, configMaps int) {
+		t.Helper()
+		if len(c.secrets.held) != secrets || len(c.configMaps.held) != configMaps {
+			t.Errorf("%d Secrets and %d ConfigMaps are held, want %d and %d", len(c.secrets.held), len(c.configMaps.held), secrets, configMaps)
+		}
+	}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "b"}}
+	passed := c.ForgetSecrets().Delete(event.DeleteEvent{Object: other}) && c.ForgetSecrets().Update(event.UpdateEvent{ObjectNew: secret})
+	held(1, 1)
+	passed = c.ForgetSecrets().Delete(event.DeleteEvent{Object: secret}) && passed
+	held(0, 1)
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta}
+	if passed = c.ForgetConfigMaps().Delete(event.DeleteEvent{Object: metadata}) && passed; !passed {
+		t.Error("an event is dropped")
+	}
+	held(0, 0)
+}
+
+// deletedMeanwhile deletes what it has read.
+type deletedMeanwhile struct{ client.Client }
+
+func (d deletedMeanwhile) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if err := d.Client.Get(ctx, key, into, opts...); err != nil {
+		return err
+	}
+	return d.Delete(ctx, into)
+}
+
+// TestDeletedMeanwhile: an object that is deleted while it is read, so that its event comes before it is held, is not held.
+func TestDeletedMeanwhile(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a"}, Data: map[string][]byte{"k": []byte("one")}}
+	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build()
+	var c Cache
+	got, err := c.Secret(t.Context(), withoutData{api}, deletedMeanwhile{api}, client.ObjectKeyFromObject(secret))
+	if err != nil || string(got.Data["k"]) != "one" || len(c.secrets.held) > 0 {
+		t.Errorf("got %v, %v, and %d are held", got, err, len(c.secrets.held))
 	}
 }

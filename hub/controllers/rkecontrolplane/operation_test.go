@@ -1,0 +1,103 @@
+package rkecontrolplane
+
+import (
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/util/operations"
+)
+
+// of is an operation on a cluster in a phase.
+func of[T operationv1.Operation](op T, cluster string, phase operationv1.Phase) T {
+	op.SetNamespace(controlPlaneKey.Namespace)
+	op.SetName("one")
+	op.SetUID(types.UID(operationv1.Kind(op)))
+	op.CommonSpec().ClusterRef.Name, op.CommonStatus().Phase = cluster, phase
+	return op
+}
+
+// TestCheckOperation: no decision that harms a server is made with another operation than the API server has.
+func TestCheckOperation(t *testing.T) {
+	restore := func(phase operationv1.Phase) operationv1.Operation {
+		return of(&operationv1.ETCDSnapshotRestore{}, "c", phase)
+	}
+	save := of(&operationv1.ETCDSnapshotSave{}, "c", operationv1.PhasePending)
+	began := restore(operationv1.PhaseInProgress)
+	for name, tc := range map[string]struct {
+		live  []operationv1.Operation
+		known operationv1.Operation // as the cache has it: of the same version as in the API server if it is in the same phase
+		want  bool
+	}{
+		"none":                           {},
+		"known":                          {live: []operationv1.Operation{began}, known: began},
+		"the cache has none":             {live: []operationv1.Operation{restore("")}, want: true},
+		"the cache has an earlier one":   {live: []operationv1.Operation{began}, known: restore(""), want: true},
+		"it has ended":                   {live: []operationv1.Operation{restore(operationv1.PhaseSucceeded)}, known: began, want: true},
+		"it was deleted":                 {known: began, want: true},
+		"the cache has one that waits":   {live: []operationv1.Operation{began, save}, known: save, want: true},
+		"the cache lacks one that waits": {live: []operationv1.Operation{began, save}, known: began},
+		"one that has ended":             {live: []operationv1.Operation{restore(operationv1.PhaseFailed)}},
+		"one of another cluster":         {live: []operationv1.Operation{of(&operationv1.ETCDSnapshotRestore{}, "d", "")}},
+		"the cache lacks a restore, which comes first": {live: []operationv1.Operation{restore(""), save}, known: save, want: true},
+	} {
+		r, cached, next := bigCluster(t, 1)
+		api, _ := apiOf(t, cached)
+		s := next()
+		if tc.known != nil {
+			s.operation, s.observedOperation = tc.known, operations.Copy(tc.known)
+		}
+		for _, op := range tc.live {
+			stored := operations.Copy(op)
+			if err := api.Create(t.Context(), stored); err != nil {
+				t.Fatal(err)
+			}
+			if tc.known != nil && stored.GetUID() == tc.known.GetUID() &&
+				stored.CommonStatus().Phase == tc.known.CommonStatus().Phase {
+				s.observedOperation = stored
+			}
+		}
+		r.manager, r.Live = manager{shelf: cached}, api
+		if err := r.checkOperation(t.Context(), s); (err != nil) != tc.want || err != nil && !apierrors.IsConflict(err) {
+			t.Errorf("%s: got %v, want a conflict: %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestRolloutBesideRestore: no server changes while a restore exists that the cache does not have yet. A reconcile that changes none lists
+// no operations past the cache.
+func TestRolloutBesideRestore(t *testing.T) {
+	r, cached, next := bigCluster(t, 4)
+	api, asked := apiOf(t, cached)
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
+	if err := r.reconcileInMemory(next()); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked.lists) > 0 {
+		t.Errorf("a cluster at rest costs the lists %v", asked.lists)
+	}
+	restore := of(&operationv1.ETCDSnapshotRestore{}, "c", "")
+	if err := api.Create(t.Context(), restore); err != nil {
+		t.Fatal(err)
+	}
+	change := func() *scope {
+		s := next()
+		s.controlPlane.Spec.ProvisionGeneration = 7
+		return s
+	}
+	s := change()
+	if err := r.reconcileInMemory(s); !apierrors.IsConflict(err) || s.outcome != nil {
+		t.Errorf("got %v, want a conflict, and decided %+v", err, s.outcome)
+	}
+	if err := api.Delete(t.Context(), restore); err != nil {
+		t.Fatal(err)
+	}
+	s = change()
+	if err := r.reconcileInMemory(s); err != nil || !slices.ContainsFunc(s.machines, func(m *machine) bool { return m.decision.Deliver }) {
+		t.Errorf("nothing changes after the restore is gone: %v", err)
+	}
+}
