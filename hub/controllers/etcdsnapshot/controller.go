@@ -45,7 +45,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	controller controller.Controller
-	applied    *ssa.Cache
+	// applied holds what was applied, of each ETCDSnapshot for itself.
+	applied *ssa.Cache
 }
 
 // SetupWithManager registers the controller. ETCDSnapshotFiles and Nodes are watched per cluster, as soon as the cluster is connected.
@@ -57,7 +58,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named(controllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
-			builder.WithPredicates(changedByOthers)).
+			builder.WithPredicates(r.forgetDeleted(), changedByOthers)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
 			builder.WithPredicates(checksumsChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel)),
@@ -68,6 +69,14 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WithOptions(opts).
 		Build(apierrors.Requeue(r))
 	return err
+}
+
+// forgetDeleted passes all events, and drops what was applied to ETCDSnapshots that are deleted.
+func (r *Reconciler) forgetDeleted() predicate.Predicate {
+	return predicate.Funcs{DeleteFunc: func(e event.DeleteEvent) bool {
+		r.applied.Forget(client.ObjectKeyFromObject(e.Object))
+		return true
+	}}
 }
 
 // changedByOthers passes deletions, and updates of what this controller applies.
@@ -102,7 +111,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !found || !cluster.DeletionTimestamp.IsZero() {
-		r.applied.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	controlPlane, _, err := ownership.ControlPlane(ctx, r.Client, cluster)

@@ -113,7 +113,7 @@ func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *f
 	if checksum != "" {
 		snapshot.Annotations[rkev1.SnapshotSHA256Annotation] = checksum
 	}
-	return snapshot, r.applied.Apply(ctx, client.ObjectKeyFromObject(cluster), snapshot)
+	return snapshot, r.applied.Apply(ctx, client.ObjectKeyFromObject(snapshot), snapshot)
 }
 
 // wanted is the ETCDSnapshot of a file. machine is that of the node that has the file; nil if it is in a bucket, or the machine is not
@@ -184,6 +184,7 @@ func (r *Reconciler) miss(ctx context.Context, snapshot *rkev1.ETCDSnapshot, n *
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting an ETCDSnapshot that the cluster does not list", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot),
 		"missingSince", snapshot.Status.MissingSince)
+	r.applied.Forget(client.ObjectKeyFromObject(snapshot))
 	return 0, objects.Delete(ctx, r.Client, snapshot, client.Preconditions{UID: &snapshot.UID})
 }
 

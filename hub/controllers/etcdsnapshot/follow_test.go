@@ -1,0 +1,68 @@
+package etcdsnapshot
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/ssa"
+)
+
+// TestForgetsDeleted: an ETCDSnapshot is written once, and nothing is kept of one that is deleted: a cluster that runs for years has had
+// thousands of them.
+func TestForgetsDeleted(t *testing.T) {
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
+	c, requests := fakeclient.CountApplies(fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&rkev1.ETCDSnapshot{}).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, func(client.Object) []string { return nil }).Build())
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	r := &Reconciler{Client: c, Now: func() time.Time { return now }, applied: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "c"}}
+	item := snapshotFile("s3-a", "2026-11-01T00:00:00Z")
+	_ = unstructured.SetNestedMap(item.Object, map[string]any{"bucket": "backups"}, "spec", "s3")
+	files, _ := parse([]unstructured.Unstructured{item})
+	follow := func(what string, files []file, want int) {
+		t.Helper()
+		*requests = 0
+		if _, err := r.follow(t.Context(), cluster, files); err != nil || *requests != want {
+			t.Errorf("%s: %d requests, want %d (%v)", what, *requests, want, err)
+		}
+	}
+	snapshot := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-s3-a"}}
+	// Another object that is applied for the snapshot is applied again once nothing is kept for the snapshot.
+	applyOther := func(what string, want int) {
+		t.Helper()
+		*requests = 0
+		other := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "other"}}
+		if err := r.applied.Apply(t.Context(), client.ObjectKeyFromObject(snapshot), other); err != nil || *requests != want {
+			t.Errorf("%s: another object: %d requests, want %d (%v)", what, *requests, want, err)
+		}
+	}
+	follow("a new snapshot", files, 1)
+	follow("the same", files, 0)
+	applyOther("for the snapshot", 1)
+	applyOther("for the snapshot again", 0)
+	if !r.forgetDeleted().Delete(event.DeleteEvent{Object: snapshot}) {
+		t.Error("the event is dropped")
+	}
+	follow("after a deletion by somebody else", files, 1)
+	applyOther("after a deletion by somebody else", 1)
+
+	follow("not listed any more", nil, 0)
+	applyOther("not listed any more", 0)
+	now = now.Add(removedAfter)
+	follow("missing for long", nil, 0)
+	applyOther("deleted", 1)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("reading the deleted snapshot: %v", err)
+	}
+}
