@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Owns(&clusterv1.MachineHealthCheck{}).
 		Owns(&rkev1.RKEBootstrapTemplate{}).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(poolObjectToCluster), builder.WithPredicates(deletions)).
+		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.snapshotToCluster), builder.WithPredicates(snapshotChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&managementv3.ClusterRegistrationToken{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&managementv3.NodeDriver{}, handler.EnqueueRequestsFromMapFunc(r.nodeDriverToClusters)).

@@ -8,12 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clusterspec"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -70,6 +73,28 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 	ctrl.LoggerFrom(ctx).Info("Restored the spec of the Cluster from a snapshot", "ETCDSnapshot", restore.Name,
 		"restoreRKEConfig", restore.RestoreRKEConfig)
 	return nil
+}
+
+// snapshotChanged passes ETCDSnapshots that are created, and changes of what a restore of the spec reads.
+var snapshotChanged = predicate.And[client.Object](
+	predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
+	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+)
+
+// snapshotToCluster maps an ETCDSnapshot to its Cluster, if that asks for a restore of it.
+func (r *Reconciler) snapshotToCluster(ctx context.Context, object client.Object) []ctrl.Request {
+	snapshot, is := object.(*rkev1.ETCDSnapshot)
+	if !is {
+		return nil
+	}
+	cluster, key := &provisioningv1.Cluster{}, client.ObjectKey{Namespace: snapshot.Namespace, Name: snapshot.Spec.ClusterName}
+	if key.Name == "" || r.Client.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy) != nil || cluster.Spec.RKEConfig == nil {
+		return nil // a Cluster that the cache does not have yet is reconciled when it has
+	}
+	if restore := cluster.Spec.RKEConfig.ETCDSnapshotRestore; restore == nil || restore.Name != snapshot.Name {
+		return nil
+	}
+	return mapfuncs.Request(key)
 }
 
 // newReference is an object to which a restored configuration refers and the present one does not. Whoever has administration of the

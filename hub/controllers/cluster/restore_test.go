@@ -8,9 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/clusterspec"
 )
 
@@ -103,5 +107,55 @@ func TestRestoredReferences(t *testing.T) {
 				t.Errorf("the version alone: got %+v", fault)
 			}
 		})
+	}
+}
+
+// TestSnapshotToCluster: a Cluster whose restore waits for a snapshot is reconciled when that is created or changes, and no other one is.
+func TestSnapshotToCluster(t *testing.T) {
+	cluster := clusterWith("v1.36.3+k3s1", "")
+	cluster.Namespace = "fleet"
+	cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
+	other := clusterWith("v1.36.3+k3s1", "")
+	other.Namespace, other.Name = "fleet", "other"
+	imported := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "imported"}}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, provisioningv1.AddToScheme)).
+		WithObjects(cluster, other, imported).Build()}
+	for _, tc := range []struct {
+		namespace, name, cluster string
+		want                     int
+	}{
+		{"fleet", "s", "c", 1}, {"fleet", "t", "c", 0}, {"else", "s", "c", 0}, {"fleet", "s", "other", 0}, {"fleet", "s", "imported", 0},
+		{"fleet", "s", "gone", 0}, {"fleet", "s", "", 0},
+	} {
+		snapshot := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: tc.name},
+			Spec: rkev1.ETCDSnapshotSpec{ClusterName: tc.cluster}}
+		got := r.snapshotToCluster(t.Context(), snapshot)
+		if len(got) != tc.want || tc.want > 0 && got[0].NamespacedName != client.ObjectKeyFromObject(cluster) {
+			t.Errorf("%+v: got %v", tc, got)
+		}
+	}
+}
+
+// TestSnapshotChanged: no work is done for changes of the status of a snapshot.
+func TestSnapshotChanged(t *testing.T) {
+	before := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "s", Generation: 1}}
+	for name, tc := range map[string]struct {
+		change func(*rkev1.ETCDSnapshot)
+		want   bool
+	}{
+		"its status":     {change: func(s *rkev1.ETCDSnapshot) { s.Status.Missing = true }},
+		"a label":        {change: func(s *rkev1.ETCDSnapshot) { s.Labels = map[string]string{"a": "b"} }},
+		"an annotation":  {change: func(s *rkev1.ETCDSnapshot) { s.Annotations = map[string]string{"a": "b"} }, want: true},
+		"its generation": {change: func(s *rkev1.ETCDSnapshot) { s.Generation++ }, want: true},
+	} {
+		after := before.DeepCopy()
+		after.ResourceVersion = "2"
+		tc.change(after)
+		if got := snapshotChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if !snapshotChanged.Create(event.CreateEvent{Object: before}) || snapshotChanged.Delete(event.DeleteEvent{Object: before}) {
+		t.Error("creations are passed, and deletions are not")
 	}
 }

@@ -90,7 +90,7 @@ func TestETCDSnapshotRestoreOnNewMachine(t *testing.T) {
 }
 
 // TestETCDSnapshotRestoreOfVersion: the version of the snapshot is in the Cluster before anything is delivered, and the machine is restored
-// with it.
+// with it. A restore that was asked for before the snapshot exists waits for it.
 func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 	t.Parallel()
 	c := &restoredCluster{FakeCluster: env.NewCluster(t, "version", nil), api: workload.Start(), last: map[string]string{}}
@@ -114,15 +114,17 @@ func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	metadata, _ := json.Marshal(map[string]string{clusterspec.MetadataKey: encoded})
+	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "snapshot", Generation: 1,
+			RestoreRKEConfig: "kubernetesVersion"}
+	})
+	c.AwaitCondition(c.Cluster, provisioningv1.UpdatedCondition, metav1.ConditionFalse, "SnapshotNotFound", "The change was not passed on: "+
+		`spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot "snapshot" does not exist in the namespace of the Cluster`)
 	env.Create(t, &rkev1.ETCDSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster.Namespace, Name: "snapshot", Labels: map[string]string{
 			rkev1.ClusterNameLabel: c.Cluster.Name, rkev1.MachineNameLabel: m.Name}},
 		Spec:         rkev1.ETCDSnapshotSpec{ClusterName: c.Cluster.Name},
 		SnapshotFile: rkev1.ETCDSnapshotFile{Name: "s", Location: "file:///s", Metadata: base64.StdEncoding.EncodeToString(metadata)},
-	})
-	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
-		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "snapshot", Generation: 1,
-			RestoreRKEConfig: "kubernetesVersion"}
 	})
 	c.do("install etcd-snapshot-check", m)
 	if c.Read(c.Cluster.Name, c.Cluster); c.Cluster.Spec.KubernetesVersion != earlier {
