@@ -56,8 +56,8 @@ func TestForbidden(t *testing.T) {
 	if Forbidden(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{managementv3.RegistrationTokenLabel: "true"}}}) == "" {
 		t.Error("a registration token is given away")
 	}
-	for name, want := range map[string]string{"demo-ca": "demo", "demo-cca": "demo", "demo-kubeconfig": "demo", "demo": "", "-ca": "",
-		"ca": ""} {
+	for name, want := range map[string]string{"demo-ca": "demo", "demo-cca": "demo", "demo-kubeconfig": "demo", "demo-rke-state": "demo",
+		"demo": "", "-ca": "", "ca": ""} {
 		if got, ok := ClusterOf(name); got != want || ok != (want != "") {
 			t.Errorf("%s is a Secret of %q, %t", name, got, ok)
 		}

@@ -19,8 +19,8 @@ var forbiddenTypes = map[corev1.SecretType]string{
 }
 
 // clusterPurposes are how the names of Secrets end that belong to the cluster of the name before it, whatever their type: users bring
-// authorities of their own as kubernetes.io/tls.
-var clusterPurposes = []string{"-ca", "-cca", "-etcd", "-sa", "-proxy", "-kubeconfig"}
+// authorities of their own as kubernetes.io/tls, and restore tokens as Opaque.
+var clusterPurposes = []string{"-ca", "-cca", "-etcd", "-sa", "-proxy", "-kubeconfig", rkev1.ClusterStateSecretName("")}
 
 // Forbidden says why a Secret is given to no machine, whoever names it and whatever it says of itself; empty where it may be.
 func Forbidden(secret *corev1.Secret) string {
