@@ -11,8 +11,9 @@ import (
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
-// reconcileOrigin returns false while the name is taken by another cluster, and while the Cluster was moved or restored to this hub and its objects were not yet: "clusterctl move" creates
-// the Cluster before its Cluster API objects, and anything created in between would take their place.
+// reconcileOrigin returns false while the name is taken by another cluster, and while the Cluster was moved or restored to this hub and its
+// objects were not yet: "clusterctl move" creates the Cluster before its Cluster API objects, and anything created in between would take
+// their place.
 func (r *Reconciler) reconcileOrigin(ctx context.Context, s *scope) (here bool, err error) {
 	if s.taken != nil {
 		s.created = s.taken

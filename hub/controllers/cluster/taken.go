@@ -21,8 +21,8 @@ func isOwnedBy(o client.Object, cluster *provisioningv1.Cluster) bool {
 	return ownership.OfProvisioningCluster(o, cluster.Name)
 }
 
-// mayWrite reports whether an object of the Cluster's name is the Cluster's. Another hub may have left the owner out of the objects that the
-// Cluster API Cluster owns, which is checked first.
+// mayWrite reports whether an object of the Cluster's name is the Cluster's. Another hub may have left the owner out of the objects that
+// the Cluster API Cluster owns, which is checked first.
 func mayWrite(o client.Object, cluster *provisioningv1.Cluster) bool {
 	_, first := o.(*clusterv1.Cluster)
 	return isOwnedBy(o, cluster) || !first && ownership.OfClusterNamed(o, cluster.Name)

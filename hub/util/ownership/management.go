@@ -104,8 +104,8 @@ func ClusterOf(ctx context.Context, from client.Reader, management *managementv3
 	return capiClusterOf(ctx, from, key, management.Name)
 }
 
-// OfProvisioningCluster reports whether an object has a Cluster of provisioning.cattle.io with this name as an owner. It goes by the name: the
-// UID changes when a cluster is moved or restored.
+// OfProvisioningCluster reports whether an object has a Cluster of provisioning.cattle.io with this name as an owner. It goes by the name:
+// the UID changes when a cluster is moved or restored.
 func OfProvisioningCluster(o client.Object, name string) bool {
 	return hasOwner(o, provisioningv1.GroupVersion.Group, name)
 }
@@ -122,8 +122,8 @@ func hasOwner(o client.Object, group, name string) bool {
 	})
 }
 
-// capiClusterOf returns a cluster that was written for Cluster API. A Cluster of provisioning.cattle.io with its name that has not made it has
-// no part in it.
+// capiClusterOf returns a cluster that was written for Cluster API. A Cluster of provisioning.cattle.io with its name that has not made it
+// has no part in it.
 func capiClusterOf(ctx context.Context, from client.Reader, key client.ObjectKey, management string) (*OwnedCluster, error) {
 	cluster := &clusterv1.Cluster{}
 	if found, err := objects.Get(ctx, from, key, cluster); err != nil || !found || OfProvisioningCluster(cluster, key.Name) {

@@ -214,7 +214,8 @@ func TestClusterOf(t *testing.T) {
 	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "provisioning.cattle.io/v1", Kind: "Cluster", Name: "made"}}
 	madePlane := &rkev1.RKEControlPlane{ObjectMeta: meta("made", "m", ownedBy("Cluster", "made", "made"))}
 	madePlane.Spec.ManagementClusterName = "c-m-made"
-	from := reader(t, prov("shared", "c-m-other"), capi("shared", "shared"), shared, prov("made", ""), made, madePlane, prov("one", "c-m-one"), prov("mixed", "c-m-mixed"), capi("mixed", "plane"), capi("plain", "plane"), plane,
+	from := reader(t, prov("shared", "c-m-other"), capi("shared", "shared"), shared, prov("made", ""), made, madePlane, prov("one", "c-m-one"),
+		prov("mixed", "c-m-mixed"), capi("mixed", "plane"), capi("plain", "plane"), plane,
 		capi("usurper", "plane"), capi("bare", "none"))
 	for _, tt := range []struct {
 		name, management, cluster string

@@ -92,7 +92,8 @@ func TestServers(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Labels, m.Annotations = map[string]string{"a": "1", "b": "2"}, map[string]string{"c": "3"}
-	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&clusterv1.MachineSet{}, clusterv1.GroupVersion.WithKind("MachineSet"))}
+	kind := clusterv1.GroupVersion.WithKind("MachineSet")
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&clusterv1.MachineSet{}, kind)}
 	first := Metadata(m)
 	if m.Status.NodeRef.Name, m.ResourceVersion = "n", "7"; Metadata(m.DeepCopy()) != first {
 		t.Error("a status changes it")
