@@ -294,8 +294,13 @@ func (a *attempt) close() {
 	}
 	r := e.journal.Record()
 	if !r.Unfinished() {
-		e.removeWorkFolder(r)
-		e.removeBackups(r)
+		if err := e.journal.Flush(); err != nil {
+			// A restart would go on with the attempt, by what is in the work folder.
+			e.Log.Error("Writing the journal failed, the work folder and the backups are kept", "error", err)
+		} else {
+			e.removeWorkFolder(r)
+			e.removeBackups(r)
+		}
 		e.addToHistory(r)
 	}
 	e.removeOldRuns(r)

@@ -51,15 +51,42 @@ func (r *runner) recordCertificates(ends map[string]time.Time, alone bool) {
 
 // report hands over probes and certificates. It needs the lock.
 func (r *runner) report() {
+	r.engine.reporter.Probes(r.plan, r.statuses())
+}
+
+// statuses are those of all probes and certificates by their names in the report; nil for none. It needs the lock.
+func (r *runner) statuses() map[string]plans.ProbeStatus {
 	if len(r.probes)+len(r.certificates) == 0 {
-		r.engine.reporter.Probes(r.plan, nil)
-		return
+		return nil
 	}
 	all := maps.Clone(r.probes)
 	for path, end := range r.certificates {
 		all[plans.CertificateName(path)] = plans.CertificateStatus(end)
 	}
-	r.engine.reporter.Probes(r.plan, all)
+	return all
+}
+
+// observe takes what the source holds of the runner's plan.
+func (r *runner) observe(reported map[string]plans.ProbeStatus) {
+	r.mu.Lock()
+	r.reported = reported
+	r.mu.Unlock()
+	select {
+	case <-r.firstResults:
+		r.reportLost(context.Background())
+	default: // follows when all probes have been tried
+	}
+}
+
+// reportLost reports again what the source does not hold: a hub that was restored from a backup has lost it, and while nothing changes
+// nothing else is reported. A snapshot from before the last report leads to a report that changes nothing, and is not written. It does
+// nothing when ctx, that of the runner, is done: then the first results may be missing.
+func (r *runner) reportLost(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() == nil && !maps.Equal(r.reported, r.statuses()) {
+		r.report()
+	}
 }
 
 // reportedCertificates are the ends of certificates in a status.

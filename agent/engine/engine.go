@@ -24,6 +24,8 @@ const (
 	firstContact = 2 * time.Second
 	// refusalRetry is how often a plan that may not be executed is checked again.
 	refusalRetry = time.Minute
+	// journalRetry is how often it is retried to write what the journal lacks.
+	journalRetry = time.Minute
 
 	firstRetry, longestRetry = time.Second, time.Minute
 )
@@ -161,6 +163,9 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 		e.run(false)
 	case actionApply:
 		e.runCleanup()
+		if e.stopInherited(ctx, d) {
+			return 0
+		}
 		if wait := time.Until(e.notBefore); wait > 0 {
 			e.status.setPhase(e.current, PhaseWaiting, e.waitReason)
 			return wait
@@ -171,7 +176,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 		e.run(false)
 	}
 	e.runCleanup()
-	return d.wait
+	return e.flushJournal(d.wait)
 }
 
 // decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first.
@@ -263,6 +268,20 @@ func (e *Engine) append(entry journal.Entry) {
 	if err := e.journal.Append(entry); err != nil {
 		e.Log.Error("Writing the journal failed", "error", err)
 	}
+}
+
+// flushJournal writes what the journal lacks because a write has failed. It returns after what time to decide again, given the time that a
+// decision named; 0 means not before something changes.
+func (e *Engine) flushJournal(wait time.Duration) time.Duration {
+	err := e.journal.Flush()
+	if err == nil {
+		return wait
+	}
+	e.Log.Warn("Writing the journal failed, retrying", "error", err, "retryIn", journalRetry)
+	if wait == 0 {
+		return journalRetry
+	}
+	return min(wait, journalRetry)
 }
 
 // warn logs the error of something without which plans are applied all the same; nil logs nothing.

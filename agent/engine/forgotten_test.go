@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,6 +44,49 @@ func TestReportForgotten(t *testing.T) {
 				if len(w.ran()) != 1 {
 					t.Errorf("ran %v", w.ran())
 				}
+			})
+		})
+	}
+}
+
+// TestProbesForgotten restores the hub from a backup whose probe statuses are older than what the agent has reported. The agent reports
+// them again though nothing changes, once, and not before it has probed.
+func TestProbesForgotten(t *testing.T) {
+	for name, backup := range map[string]string{"none": "", "unhealthy": `{"well":{"failureCount":3}}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				newHealth(w)
+				w.secret.deliver(plans.Plan{Probes: probes(30, "well")}, 1)
+				restore := func() {
+					w.secret.hub(func(data plans.SecretData) {
+						if data[plans.KeyProbeStatuses] = []byte(backup); backup == "" {
+							delete(data, plans.KeyProbeStatuses)
+						}
+					})
+				}
+				w.start()
+				time.Sleep(10 * time.Second)
+				restore()
+				time.Sleep(10 * time.Second)
+				if got := w.secret.status(); got.ProbeStatuses["well"].Healthy || got.State != plans.StateInProgress {
+					t.Errorf("reported before the first probe: %+v", got)
+				}
+				w.waitAMinute()
+				_, before := w.secret.counts()
+				for restored := 1; restored <= 2; restored++ {
+					restore()
+					time.Sleep(time.Hour)
+					synctest.Wait()
+					want := map[string]plans.ProbeStatus{"well": {Healthy: true, SuccessCount: 1}}
+					if diff := cmp.Diff(want, w.secret.status().ProbeStatuses); diff != "" {
+						t.Error(diff)
+					}
+					if _, after := w.secret.counts(); after-before != restored {
+						t.Errorf("%d writes after %d restores", after-before, restored)
+					}
+				}
+				w.stop()
 			})
 		})
 	}

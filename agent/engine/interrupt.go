@@ -27,10 +27,8 @@ func (e *Engine) pause() {
 func (e *Engine) cancel(ctx context.Context) (again bool) {
 	s, r := e.current, e.journal.Record()
 	if r.Is(s.PlanID()) && r.Unfinished() {
-		if e.inherited && r.InstructionsStarted > r.InstructionsDone {
-			// What an earlier process has started may still run, so the attempt goes on only to stop it.
-			e.start(ctx, decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan is canceled"})
-			e.attempt.cancel(errCanceled)
+		if e.mayStillRun(r) {
+			e.stopPrograms(ctx, r, "the plan is canceled")
 			return false
 		}
 		e.append(journal.Entry{Kind: journal.KindEnd, Result: canceled(false)})
@@ -43,6 +41,28 @@ func (e *Engine) cancel(ctx context.Context) (again bool) {
 		e.reporter.Interruption(s.PlanID(), i)
 	}
 	return false
+}
+
+// mayStillRun reports whether a program that an earlier process has started for an attempt may still run, in a unit of its own.
+func (e *Engine) mayStillRun(r journal.Record) bool {
+	return e.inherited && r.Unfinished() && r.InstructionsStarted > r.InstructionsDone
+}
+
+// stopPrograms lets an attempt of an earlier process go on only to stop what that has started for it.
+func (e *Engine) stopPrograms(ctx context.Context, r journal.Record, reason string) {
+	e.start(ctx, decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: reason})
+	e.attempt.cancel(errCanceled)
+}
+
+// stopInherited stops what an earlier process has started for another attempt than the one that is to begin: both would run beside each
+// other. It returns whether there may be anything to stop; then the new attempt begins when that has ended.
+func (e *Engine) stopInherited(ctx context.Context, d decision) bool {
+	r := e.journal.Record()
+	if d.resume || !e.mayStillRun(r) || len(r.Plan) == 0 {
+		return false
+	}
+	e.stopPrograms(ctx, r, "another attempt replaces the one that was interrupted")
+	return true
 }
 
 // checkpoint is how far the current delivery has come.
@@ -62,7 +82,11 @@ func (e *Engine) checkpoint() plans.Checkpoint {
 func (e *Engine) run(applied bool) {
 	defer e.updateRunner()
 	id := e.current.PlanID()
-	if len(e.current.Delivery.Plan) == 0 || e.runner.is(id) && (!e.runner.periodicsEnded || e.periodicsCanceled()) {
+	if len(e.current.Delivery.Plan) == 0 {
+		return
+	}
+	if e.runner.is(id) && (!e.runner.periodicsEnded || e.periodicsCanceled()) {
+		e.runner.observe(e.current.Status.ProbeStatuses)
 		return
 	}
 	e.runner.stop()

@@ -30,6 +30,8 @@ type runner struct {
 	engine *Engine
 	mu     sync.Mutex
 	probes map[string]plans.ProbeStatus
+	// reported is what the newest snapshot of the plan holds.
+	reported map[string]plans.ProbeStatus
 	// certificates are the ends of the distribution's certificates by path. Each is another map, never changed.
 	certificates map[string]time.Time
 	output       map[string]plans.PeriodicOutput
@@ -91,7 +93,7 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 	ctx, cancel := context.WithCancel(context.Background())
 	periodics, cancelPeriodics := context.WithCancel(ctx)
 	r := &runner{plan: id, cancel: cancel, cancelPeriodics: cancelPeriodics, firstResults: make(chan struct{}), engine: e,
-		probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{}}
+		probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{}, reported: e.current.Status.ProbeStatuses}
 	if e.periodicsCanceled() {
 		r.endPeriodics()
 	}
@@ -133,6 +135,7 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 		wait(ctx, &ran, firstPeriodicTimeout)
 		wait(ctx, &probed, 0)
 		close(r.firstResults)
+		r.reportLost(ctx)
 	})
 	return r
 }

@@ -86,6 +86,7 @@ func (e *Engine) shutDown(ctx context.Context) {
 		e.attempt.close()
 	}
 	e.runner.stop()
+	e.warn("Writing the journal failed", e.journal.Flush())
 }
 
 // unfinishedComesFirst reports whether the attempt that the end of an earlier process has interrupted goes on though the hub has another

@@ -32,8 +32,13 @@ type Journal struct {
 
 	// disk is held while a line is written, which may take as long as the disk takes. Readers do not wait for it.
 	disk sync.Mutex
-	// size is the size of the file; guarded by disk.
+	// size is the size of the file. disk guards it and the fields up to the next lock.
 	size int
+	// unwritten are the lines that could not be written, to be written before any other.
+	unwritten []byte
+	// outdated is set while the file must be replaced before a line may be appended: it ends with half a line, or lines were
+	// dropped.
+	outdated bool
 
 	// mu is never held during input or output.
 	mu       sync.Mutex
@@ -58,6 +63,7 @@ func Open(h fs.FileSystem, path string, raw []byte) (*Journal, error) {
 	if len(whole) < len(raw) {
 		// The next line must not be joined to the half one.
 		if err := h.WriteFile(path, whole, fs.WithMode(0o600)); err != nil {
+			j.outdated = true
 			return j, fmt.Errorf("repairing journal %s: %w", path, err)
 		}
 	}
@@ -148,33 +154,74 @@ func (j *Journal) replayBegin(e Entry) {
 }
 
 // Append writes entries, which reach the disk together. The Journal in memory follows even when the write fails, so that this process
-// knows what it did. A journal that has grown past CompactBytes is rewritten when an attempt begins.
+// knows what it did; entries that were not written precede those of the next Append, or of Flush, so that the file never has an entry
+// without those before it. A journal that has grown past CompactBytes is rewritten when an attempt begins.
 func (j *Journal) Append(entries ...Entry) error {
 	j.disk.Lock()
 	defer j.disk.Unlock()
-	compact := entries[0].Kind == KindBegin && j.size >= CompactBytes
-	if compact {
-		last, attempts := j.State()
-		last.Plan = nil
-		entries = append([]Entry{{Kind: KindSnapshot, Record: &last, Attempts: attempts}}, entries...)
-	}
 	raw, err := encode(entries)
 	if err != nil {
 		return err
 	}
-	j.replayAll(entries)
-	if compact {
-		err = j.host.WriteFile(j.path, raw, fs.WithMode(0o600))
-	} else {
-		err = j.host.AppendFile(j.path, raw)
+	if j.outdated || entries[0].Kind == KindBegin && j.size >= CompactBytes {
+		snapshot, err := j.snapshot(entries[0].Kind == KindBegin)
+		if err != nil {
+			return err
+		}
+		j.replayAll(entries)
+		return j.replace(append(snapshot, raw...))
 	}
-	if err != nil {
+	j.replayAll(entries)
+	return j.append(append(j.unwritten, raw...))
+}
+
+// Flush writes the entries that could not be written before. It does nothing if there are none.
+func (j *Journal) Flush() error {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	switch {
+	case j.outdated:
+		snapshot, err := j.snapshot(false)
+		if err != nil {
+			return err
+		}
+		return j.replace(snapshot)
+	case len(j.unwritten) > 0:
+		return j.append(j.unwritten)
+	}
+	return nil
+}
+
+// snapshot encodes what is in memory. An attempt that begins brings its own plan, so the plan before is left out then.
+func (j *Journal) snapshot(begins bool) ([]byte, error) {
+	last, attempts := j.State()
+	if begins || !last.Unfinished() && !last.Unreported() {
+		last.Plan = nil
+	}
+	return encode([]Entry{{Kind: KindSnapshot, Record: &last, Attempts: attempts}})
+}
+
+// append appends lines to the file. On a failure it remembers them, up to CompactBytes; if there are more, the file must be replaced. It
+// needs disk.
+func (j *Journal) append(lines []byte) error {
+	if err := j.host.AppendFile(j.path, lines); err != nil {
+		if j.unwritten = lines; len(lines) > CompactBytes {
+			j.unwritten, j.outdated = nil, true
+		}
 		return fmt.Errorf("writing journal: %w", err)
 	}
-	if compact {
-		j.size = 0
+	j.unwritten, j.size = nil, j.size+len(lines)
+	return nil
+}
+
+// replace replaces the file. It needs disk.
+func (j *Journal) replace(content []byte) error {
+	j.unwritten = nil // the content has it, as will the next snapshot
+	if err := j.host.WriteFile(j.path, content, fs.WithMode(0o600)); err != nil {
+		j.outdated = true
+		return fmt.Errorf("writing journal: %w", err)
 	}
-	j.size += len(raw)
+	j.outdated, j.size = false, len(content)
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,5 +67,63 @@ func TestLineThatIsCutOff(t *testing.T) {
 	j, err := Open(h, "/journal", []byte(whole+`{"kind":"begin","begin":{"checksum":"b"`))
 	if r := j.Record(); err != nil || r.Checksum != "a" || !r.Succeeded || string(h.Files()["/journal"].Content) != whole {
 		t.Errorf("got %+v, %v, and on disk %s", r, err, h.Files()["/journal"].Content)
+	}
+}
+
+// TestFullDisk lets writes fail at every place and for every number of entries: whatever is written later, the file never has an entry
+// without those before it, and in the end it says what the process knows.
+func TestFullDisk(t *testing.T) {
+	end, reported := []Entry{{Kind: KindEnd, Result: Result{Succeeded: true}}}, []Entry{{Kind: KindReported}}
+	const count = 9
+	for first := range count {
+		for last := first; last < count; last++ {
+			size := 100
+			if last-first > 5 {
+				size = CompactBytes / 3 // more than is remembered, and more than is kept
+			}
+			begin := func(checksum string) []Entry {
+				return []Entry{{Kind: KindBegin, Begin: &AttemptID{Checksum: checksum, Attempt: 1},
+					DeliveredPlan: DeliveredPlan{Plan: bytes.Repeat([]byte("p"), size)}}}
+			}
+			steps := [count][]Entry{begin("a"), end, reported, begin("b"), end, reported, begin("c"), {{Kind: KindFiles}}, end}
+			h := fake.New()
+			j, err := Open(h, "/journal", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := Record{} // what the file may say
+			for i, entries := range steps {
+				full := i >= first && i <= last
+				h.FailWith(func(op, path string) error { return map[bool]error{true: syscall.ENOSPC}[full] })
+				if err := j.Append(entries...); (err != nil) != full {
+					t.Fatalf("full from %d to %d: entry %d: %v", first, last, i, err)
+				}
+				if !full {
+					known = j.Record()
+				}
+				checkFile(t, h, known)
+			}
+			h.FailWith(nil)
+			if err := j.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			checkFile(t, h, j.Record())
+			before := len(h.Files()["/journal"].Content)
+			if err := j.Flush(); err != nil || len(h.Files()["/journal"].Content) != before {
+				t.Errorf("a second flush wrote %d bytes, %v", len(h.Files()["/journal"].Content)-before, err)
+			}
+		}
+	}
+}
+
+// checkFile compares a journal on disk with the record that it should hold.
+func checkFile(t *testing.T, h *fake.Host, want Record) {
+	t.Helper()
+	got, err := Read(h.Files()["/journal"].Content)
+	same := got.AttemptID == want.AttemptID && got.Ended.Equal(want.Ended) && got.Reported.Equal(want.Reported) &&
+		got.FilesDone == want.FilesDone
+	if plan := !got.Unreported() || bytes.Equal(got.Plan, want.Plan); err != nil || !same || !plan {
+		t.Fatalf("the file says %+v %s %s, want %+v %s %s; %v", got.AttemptID, got.Ended, got.Reported, want.AttemptID, want.Ended,
+			want.Reported, err)
 	}
 }

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestProgramOfAnEarlierAttempt restarts the agent while a program runs in its unit, and has the hub deliver the plan as another one
+// meanwhile. The program is stopped before one of the new attempt starts.
+func TestProgramOfAnEarlierAttempt(t *testing.T) {
+	deliveries := map[string]struct {
+		old     bool
+		deliver func(*secret, plans.SecretData)
+	}{
+		"the Secret is recreated": {false, func(s *secret, data plans.SecretData) {
+			s.uid, data[plans.KeyPlanState] = "uid-2", []byte(plans.StatePending)
+			delete(data, plans.KeyPlanRevision)
+		}},
+		"the Secret is recreated, without plan-state": {true, func(s *secret, _ plans.SecretData) { s.uid = "uid-2" }},
+		"the plan is pending again": {false, func(_ *secret, data plans.SecretData) {
+			data[plans.KeyPlanState], data[plans.KeyPlanRevision] = []byte(plans.StatePending), []byte("5")
+		}},
+	}
+	for name, test := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var running, most atomic.Int32
+				w.host.Program("slow", func(ctx context.Context, _ run.Command) (run.Result, error) {
+					most.Store(max(most.Load(), running.Add(1)))
+					defer running.Add(-1)
+					return run.Result{}, retry.Sleep(ctx, time.Minute)
+				})
+				checksum := ""
+				if test.old {
+					checksum = w.secret.deliverOld(threeSteps(), 1)
+				} else {
+					checksum = w.secret.deliver(threeSteps(), 1)
+				}
+				w.start()
+				time.Sleep(30 * time.Second)
+				w.stop()
+				if running.Load() != 1 {
+					t.Fatal("the program does not survive the agent")
+				}
+				w.secret.hub(func(data plans.SecretData) { test.deliver(w.secret, data) })
+				w.start()
+				time.Sleep(10 * time.Minute)
+				w.stop()
+				if got := w.secret.status(); got.AppliedChecksum != checksum || got.FailureCount != 0 || most.Load() != 1 || len(w.ran()) != 3 {
+					t.Errorf("%d programs ran at the same time, all were %v; got %+v", most.Load(), w.ran(), got)
+				}
+			})
+		})
+	}
+}
