@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/drover-dev/drover/agent/config"
@@ -26,7 +27,7 @@ type Options struct {
 	Key func() (ed25519.PublicKey, error)
 	// Host stores the file Path.
 	Host host.Host
-	// Path is the absolute path of the file with the accepted plan of the highest sequence; New creates none.
+	// Path is the absolute path of the file with the accepted plans of the highest sequences; New creates none.
 	Path string
 	// Log gets a warning for each invalid signature under the policy warn.
 	Log *slog.Logger
@@ -36,17 +37,50 @@ type Options struct {
 type Verifier struct {
 	Options
 	mu       sync.Mutex
-	accepted acceptedPlan
+	accepted acceptedPlans
 	// warned is the checksum and the error of the last warning, so that each is logged once.
 	warned string
 }
 
-// acceptedPlan is the accepted plan with the highest sequence. It is on disk before the plan is executed.
+// maxEarlier is for how many keys and machines, beside the last ones, the accepted plan is remembered.
+const maxEarlier = 15
+
+// acceptedPlans is the file: the plan that was accepted last, as agents without Earlier read it too, and those of other keys or machines,
+// the newest first. It is on disk before the plan is executed.
+type acceptedPlans struct {
+	acceptedPlan
+	Earlier []acceptedPlan `json:"earlier,omitempty"`
+}
+
+// acceptedPlan is the accepted plan with the highest sequence of a key and a machine.
 type acceptedPlan struct {
 	KeyID    string `json:"keyID"`
 	Machine  string `json:"machine"`
 	Sequence int64  `json:"sequence"`
 	Checksum string `json:"checksum"`
+}
+
+// sameSequence reports whether the sequences of both plans are comparable: those of one key for one machine are.
+func (p acceptedPlan) sameSequence(other acceptedPlan) bool {
+	return p.KeyID == other.KeyID && p.Machine == other.Machine
+}
+
+// find returns the accepted plan of the key and the machine of another one; the zero value if there is none.
+func (a acceptedPlans) find(other acceptedPlan) acceptedPlan {
+	for _, p := range append([]acceptedPlan{a.acceptedPlan}, a.Earlier...) {
+		if p.sameSequence(other) {
+			return p
+		}
+	}
+	return acceptedPlan{}
+}
+
+// with returns a copy in which the accepted plan of its key and machine is next. The oldest one is dropped if there are too many.
+func (a acceptedPlans) with(next acceptedPlan) acceptedPlans {
+	earlier := slices.DeleteFunc(append([]acceptedPlan{a.acceptedPlan}, a.Earlier...), func(p acceptedPlan) bool {
+		return p == acceptedPlan{} || p.sameSequence(next)
+	})
+	return acceptedPlans{acceptedPlan: next, Earlier: earlier[:min(len(earlier), maxEarlier)]}
 }
 
 // ErrNoKey means that signatures are enforced but the connection info has no key.
@@ -126,11 +160,7 @@ func (v *Verifier) verify(d plans.Delivery, machine string) error {
 		return err
 	}
 	next := acceptedPlan{KeyID: signature.KeyID, Machine: machine, Sequence: signature.Sequence, Checksum: checksum}
-	last := v.accepted
-	if last.KeyID != next.KeyID || last.Machine != next.Machine {
-		// Sequences are per key and machine.
-		last = acceptedPlan{}
-	}
+	last := v.accepted.find(next)
 	switch {
 	case next == last:
 		return nil
@@ -139,13 +169,14 @@ func (v *Verifier) verify(d plans.Delivery, machine string) error {
 	case next.Sequence == last.Sequence:
 		return fmt.Errorf("%w: another plan with sequence %d was accepted before", plans.ErrSignature, next.Sequence)
 	}
-	raw, err := json.Marshal(next)
+	accepted := v.accepted.with(next)
+	raw, err := json.Marshal(accepted)
 	if err != nil {
 		return fmt.Errorf("encoding the accepted plan: %w", err)
 	}
 	if err := v.Host.WriteFile(v.Path, append(raw, '\n'), hostfs.WithMode(0o600)); err != nil {
 		return fmt.Errorf("storing the accepted plan: %w", err)
 	}
-	v.accepted = next
+	v.accepted = accepted
 	return nil
 }

@@ -3,13 +3,16 @@ package trust
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
@@ -153,5 +156,43 @@ func TestPolicies(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "replay: sequence 8") {
 		t.Errorf("log is %s", log)
+	}
+}
+
+// The highest sequence of each machine name counts, also after a plan for another name, and of a file of an earlier version. How many names
+// are remembered is bounded.
+func TestSequencesOfSeveralMachines(t *testing.T) {
+	public, private := newKey(t)
+	first := deliver(t, private, "{}", "ns/m", 5)
+	h := fake.New()
+	old := acceptedPlan{KeyID: plans.KeyID(public), Machine: "ns/m", Sequence: 7, Checksum: "c"}
+	raw, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteFile(record, raw, fs.WithMode(0o600)); err != nil {
+		t.Fatal(err)
+	}
+	v := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
+	for i := range 2 * maxEarlier {
+		if err := v.Verify(deliver(t, private, "{}", fmt.Sprintf("ns/other-%d", i), 1)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			// An agent of an earlier version reads the last one.
+			var last acceptedPlan
+			if err := json.Unmarshal(h.Files()[record].Content, &last); err != nil || last.Machine != "ns/other-0" {
+				t.Errorf("got %+v, %v", last, err)
+			}
+		}
+		if i < maxEarlier {
+			again := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
+			if err := again.Verify(first); err == nil || !strings.Contains(err.Error(), "sequence 5 is lower than the accepted 7") {
+				t.Fatalf("after %d other names a replay passes: %v", i+1, err)
+			}
+		}
+	}
+	if got := len(v.accepted.Earlier); got != maxEarlier {
+		t.Errorf("%d are remembered", got)
 	}
 }

@@ -97,13 +97,27 @@ func newClient(connection config.Connection, file []byte, opts Options) (*client
 
 func (c *client) get(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	return secret, c.do(ctx, c.rest.Get().Name(c.name), secret)
+	return c.own(secret, c.do(ctx, c.rest.Get().Name(c.name), secret))
 }
 
 // update replaces the whole Secret if its resource version is still the given one.
 func (c *client) update(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
 	updated := &corev1.Secret{}
-	return updated, c.do(ctx, c.rest.Put().Name(c.name).Body(secret), updated)
+	return c.own(updated, c.do(ctx, c.rest.Put().Name(c.name).Body(secret), updated))
+}
+
+// isOwn reports whether a Secret of a response is the one of the client. Any other is not used: its name would decide for which machine a
+// plan must be signed.
+func (c *client) isOwn(secret *corev1.Secret) bool {
+	return secret.Namespace == c.namespace && secret.Name == c.name
+}
+
+// own returns the Secret of a response, or err, or an error if the response has another Secret.
+func (c *client) own(secret *corev1.Secret, err error) (*corev1.Secret, error) {
+	if err == nil && !c.isOwn(secret) {
+		err = fmt.Errorf("the hub returned Secret %s/%s instead of %s/%s", secret.Namespace, secret.Name, c.namespace, c.name)
+	}
+	return secret, err
 }
 
 // list returns the Secret, or nil if it does not exist, and the resource version from which to watch.
@@ -113,7 +127,7 @@ func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
 		return nil, "", err
 	}
 	for i := range list.Items {
-		if list.Items[i].Name == c.name {
+		if c.isOwn(&list.Items[i]) {
 			return &list.Items[i], list.ResourceVersion, nil
 		}
 	}

@@ -39,12 +39,18 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsNotFound(err):
+	case isMissing(err):
 		return source.ErrSuperseded
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsInvalid(err):
 		return fmt.Errorf("updating the plan Secret: %w: %w", source.ErrTooLarge, err)
 	}
 	return fmt.Errorf("updating the plan Secret: %w", explain(err))
+}
+
+// isMissing reports whether the API says that the Secret does not exist. A 404 without a Status says nothing about it: it comes from a
+// proxy without a route to the hub, or from a hub that starts.
+func isMissing(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
 
 // isUnknownAuthority reports whether a certificate was refused because no trusted authority has signed it.

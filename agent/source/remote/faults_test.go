@@ -170,7 +170,8 @@ func TestRefusals(t *testing.T) {
 		"502 HTML": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
 		},
-		"cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"404 text": http.NotFound, // of a proxy without a route to the hub
+		"cut":      func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	}
 	requests := map[string]func(*http.Request) bool{"list": isList, "watch": isWatch, "get": isGet, "put": isPut}
 	for answer, fail := range answers {

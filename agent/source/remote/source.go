@@ -255,9 +255,6 @@ func signal(c chan struct{}) {
 func (s *Source) publish(secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if secret.Name == "" {
-		return
-	}
 	s.noteLocked(secret)
 	version := secretVersion{secret.UID, secret.ResourceVersion}
 	if s.published == version && len(s.updates) > 0 {
@@ -294,6 +291,7 @@ func isLater(version, than string) bool {
 	return errA == nil && errB == nil && a > b
 }
 
+// snapshot decodes a Secret of a client, which has its name and namespace: see client.isOwn.
 func (s *Source) snapshot(secret *corev1.Secret) source.Snapshot {
 	return source.Snapshot{
 		UID:       string(secret.UID),

@@ -34,7 +34,7 @@ func (s *Source) Update(ctx context.Context, uid, checksum string, change func(*
 		if !matches(base) {
 			// Only the hub decides whether the plan has been superseded.
 			var err error
-			if base, err = s.get(ctx); err != nil && !apierrors.IsNotFound(err) {
+			if base, err = s.get(ctx); err != nil && !isMissing(err) {
 				return source.Snapshot{}, err
 			}
 			if err != nil || !matches(base) {

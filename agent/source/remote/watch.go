@@ -103,6 +103,11 @@ func (s *Source) handle(c *client, event watch.Event) error {
 		// 410 Gone among others: the next list starts over.
 		return fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
 	}
+	if event.Type != watch.Bookmark && !c.isOwn(secret) {
+		s.Log.Warn("The hub sent another Secret than the machine's plan Secret, it is ignored",
+			"namespace", secret.Namespace, "name", secret.Name)
+		return nil
+	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		s.publish(secret)
