@@ -17,8 +17,13 @@ import (
 	"github.com/drover-dev/drover/agent/retry"
 )
 
-// maxRenewalDelay bounds the time until a failed renewal is retried; a credential is valid for hours after it should be renewed.
-const maxRenewalDelay = 5 * time.Minute
+const (
+	// minRenewalDelay is the time until a failed renewal of an expired credential is retried; it doubles with each failure.
+	minRenewalDelay = 5 * time.Second
+	// maxRenewalDelay bounds that, but for jitter. It is also used for a credential that has not expired, since such a credential is valid
+	// for hours after it should be renewed.
+	maxRenewalDelay = 5 * time.Minute
+)
 
 // credentialManager obtains, renews and stores the agent's credential. The pods of a cluster share it: a pod uses what another one has
 // stored.
@@ -69,14 +74,18 @@ func (m *credentialManager) valid(now time.Time) string {
 	return m.current.Credential
 }
 
-// unexpired returns the current credential if it has not expired, and postpones its renewal.
-func (m *credentialManager) unexpired(now time.Time) string {
+// unexpired returns the current credential if it has not expired, and postpones its renewal, which has failed with err, at least as long as
+// the hub asks for, but not beyond the expiry.
+func (m *credentialManager) unexpired(now time.Time, err error) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current.Credential == m.refused || !now.Before(m.current.ExpiresAt) {
 		return ""
 	}
-	m.renewAt = now.Add(maxRenewalDelay/2 + rand.N(maxRenewalDelay/2))
+	m.renewAt = now.Add(max(maxRenewalDelay/2+rand.N(maxRenewalDelay/2), retryAfter(err)))
+	if m.renewAt.After(m.current.ExpiresAt) {
+		m.renewAt = m.current.ExpiresAt
+	}
 	return m.current.Credential
 }
 
@@ -101,7 +110,7 @@ func (m *credentialManager) obtain(ctx context.Context) (string, error) {
 	m.mu.Unlock()
 	secret, err := m.store.read(ctx, agent)
 	if err != nil {
-		if credential := m.unexpired(time.Now()); credential != "" {
+		if credential := m.unexpired(time.Now(), err); credential != "" {
 			m.log.Warn("Renewing the agent's credential failed; using the current one", "error", err)
 			return credential, nil
 		}
@@ -122,7 +131,7 @@ func (m *credentialManager) obtain(ctx context.Context) (string, error) {
 			return m.save(ctx, secret, next, "Agent's credential renewed"), nil
 		}
 		if !isUnauthorized(err) {
-			if credential := m.unexpired(time.Now()); credential != "" {
+			if credential := m.unexpired(time.Now(), err); credential != "" {
 				m.log.Warn("Renewing the agent's credential failed; using the current one", "error", err, "expiresAt", current.ExpiresAt)
 				return credential, nil
 			}
@@ -186,8 +195,10 @@ func (m *credentialManager) save(ctx context.Context, secret *corev1.Secret, got
 	return next.Credential
 }
 
-// run renews the credential before it expires until ctx is done, even if the tunnel does not ask for it.
+// run renews the credential before it expires until ctx is done, even if the tunnel does not ask for it. Failures in a row are retried
+// after a growing delay: all agents whose credentials have expired ask the same hub.
 func (m *credentialManager) run(ctx context.Context) {
+	failures, delay := 0, time.Duration(0)
 	for {
 		wait := maxRenewalDelay
 		m.mu.Lock()
@@ -195,16 +206,37 @@ func (m *credentialManager) run(ctx context.Context) {
 			wait = max(time.Until(m.renewAt), time.Second)
 		}
 		m.mu.Unlock()
-		if retry.Sleep(ctx, wait) != nil {
+		if retry.Sleep(ctx, max(wait, delay)) != nil {
 			return
 		}
 		if m.expiresAt().IsZero() {
 			continue // the tunnel obtains the first one and logs why there is none
 		}
-		if _, err := m.credential(ctx); err != nil && ctx.Err() == nil {
-			m.log.Warn("Renewing the agent's credential failed", "error", err)
+		_, err := m.credential(ctx)
+		if err == nil {
+			failures, delay = 0, 0
+			continue
+		}
+		failures++
+		delay = renewalDelay(failures, err)
+		if ctx.Err() == nil {
+			m.log.Warn("Renewing the agent's credential failed", "error", err, "retryIn", delay.Round(time.Millisecond))
 		}
 	}
+}
+
+// renewalDelay is the delay after a number of failures in a row, of which err is the last: at least as long as the hub asks for.
+func renewalDelay(failures int, err error) time.Duration {
+	return max(retry.Delay(failures, minRenewalDelay, maxRenewalDelay), retryAfter(err))
+}
+
+// retryAfter returns how long the hub asks to wait, and up to a quarter more, so that not all agents come back at once; 0 if it does not.
+func retryAfter(err error) time.Duration {
+	status := (*registration.StatusError)(nil)
+	if !errors.As(err, &status) || status.RetryAfter <= 0 {
+		return 0
+	}
+	return status.RetryAfter + rand.N(status.RetryAfter/4+time.Millisecond)
 }
 
 func isUnauthorized(err error) bool {

@@ -15,11 +15,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/drover-dev/drover/agent/registration"
 )
 
 const (
@@ -80,11 +83,13 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // memory is a store.
 type memory struct {
 	secret   *corev1.Secret
+	reads    int
 	readErr  error
 	writeErr error
 }
 
 func (m *memory) read(context.Context, string) (*corev1.Secret, error) {
+	m.reads++
 	if m.readErr != nil {
 		return nil, m.readErr
 	}
@@ -240,4 +245,41 @@ func TestRenewsByItself(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A failure with an expired credential is retried after a growing delay, and not before the hub wants it.
+func TestRenewalBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored := &memory{readErr: errors.New("unreachable")}
+		k := newCredentialManager(stored, nil, "", slog.New(slog.DiscardHandler))
+		k.current = identity{Agent: agentID, Credential: "expired", ExpiresAt: time.Now(), RenewAfter: time.Now()}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.run(ctx)
+		}()
+		time.Sleep(time.Minute)
+		early := stored.reads
+		time.Sleep(time.Hour)
+		if late := stored.reads - early; early < 3 || early > 6 || late < 9 || late > 20 {
+			t.Errorf("%d attempts in the first minute, %d in an hour", early, late)
+		}
+		cancel()
+		<-done
+	})
+	now := time.Now()
+	for failures := range 20 {
+		asked := &registration.StatusError{Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Minute}
+		if got := renewalDelay(failures, fmt.Errorf("renewing: %w", asked)); got < asked.RetryAfter || got > asked.RetryAfter*3/2 {
+			t.Errorf("waits %s after Retry-After %s", got, asked.RetryAfter)
+		}
+		for left, want := range map[time.Duration]time.Duration{time.Hour: asked.RetryAfter, time.Minute: time.Minute} {
+			k := newCredentialManager(&memory{}, nil, "", slog.New(slog.DiscardHandler))
+			k.current = identity{Agent: agentID, Credential: "c", ExpiresAt: now.Add(left)}
+			if k.unexpired(now, asked) != "c" || k.renewAt.Sub(now) < want || k.renewAt.Sub(now) > want*5/4+time.Second {
+				t.Errorf("a credential that is valid for %s is renewed after %s", left, k.renewAt.Sub(now))
+			}
+		}
+	}
 }
