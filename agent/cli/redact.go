@@ -28,6 +28,34 @@ func (r redactor) mark(value string) string {
 	return fmt.Sprintf("(hidden, %d bytes, %s)", len(value), hex.EncodeToString(sum.Sum(nil))[:8])
 }
 
+// secretSettings are the settings of a unit whose values may be secret.
+var secretSettings = []string{"Environment", "SetCredential", "SetCredentialEncrypted"}
+
+// unit returns the text of unit files with the values of secretSettings as marks, also of those that are commented out. A value that goes
+// on in the next lines (systemd.syntax(7)) is replaced line by line.
+func (r redactor) unit(text string) string {
+	var out strings.Builder
+	continued := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		trimmed := strings.TrimSpace(line)
+		name, value, isSetting := strings.Cut(line, "=")
+		isSecret := isSetting && slices.Contains(secretSettings, strings.Trim(name, "#; \t"))
+		isComment := strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")
+		switch {
+		case isSecret && strings.TrimSpace(value) != "":
+			line = name + "=" + r.mark(value)
+		case continued && !isSecret:
+			line = r.mark(line)
+		}
+		if isSecret || continued && !isComment {
+			continued = strings.HasSuffix(trimmed, "\\")
+		}
+		out.WriteString(line + "\n")
+	}
+	return out.String()
+}
+
 // visibleFields are the fields of a plan that are not redacted: contents of files and scripts, values of variables, arguments.
 type visibleFields struct{ content, env, args bool }
 

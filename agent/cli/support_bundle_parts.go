@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/agent/doctor"
 	"github.com/drover-dev/drover/agent/engine/journal"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/systemd"
 	"github.com/drover-dev/drover/agent/preview"
 	"github.com/drover-dev/drover/plans"
 )
@@ -93,19 +94,27 @@ func (b *bundle) doctor(ctx context.Context, m doctor.Machine) {
 	b.add("doctor.txt", []byte(text.String()))
 }
 
-// service adds the unit and the agent's log, which contains no secrets.
+// unitFile is the file of a bundle with the unit and its drop-ins.
+const unitFile = "service/unit.txt"
+
+// service adds the unit, without values of variables, and the agent's log, which contains no secrets. The log of a legacy agent, which ran
+// in a unit of the same name and may have logged secrets, is left out by its identifier; systemd's lines about the unit are included.
 func (b *bundle) service(ctx context.Context) {
 	for name, command := range map[string][]string{
-		"service/unit.txt": {"systemctl", "cat", unitName},
+		unitFile: {"systemctl", "cat", unitName},
 		"service/status.txt": {"systemctl", "show", unitName, "-p",
 			"LoadState,ActiveState,SubState,Result,ExecMainStatus,NRestarts,MemoryCurrent,StatusText"},
-		"service/runs.txt":    {"systemctl", "list-units", "--all", "--no-pager", "--plain", "system-agent-*"},
-		"service/journal.txt": {"journalctl", "-u", unitName, "-n", "5000", "--no-pager", "-o", "short-iso"},
+		"service/runs.txt": {"systemctl", "list-units", "--all", "--no-pager", "--plain", "system-agent-*"},
+		"service/journal.txt": {"journalctl", "-u", unitName, "-t", systemd.SyslogIdentifier, "-t", "systemd", "-n", "5000", "--no-pager",
+			"-o", "short-iso"},
 	} {
 		text, err := programOutput(ctx, command[0], command[1:]...)
 		if err != nil {
 			b.fault(name, err)
 			continue
+		}
+		if name == unitFile {
+			text = b.redact.unit(text)
 		}
 		b.add(name, []byte(text))
 	}

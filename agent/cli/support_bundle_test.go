@@ -195,3 +195,58 @@ func TestEnvironmentFile(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A support bundle has the unit without values of variables, and of the journal only the lines of this agent and of systemd: in the same
+// unit a legacy agent may have logged secrets.
+func TestBundledService(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"systemctl": `[ "$1" = cat ] || exit 0
+cat <<'EOF'
+# /etc/systemd/system/rancher-system-agent.service.d/proxy.conf
+[Service]
+Environment="HTTPS_PROXY=http://user:hunter2@proxy:3128" \
+  # a comment of somebody
+  "SECOND=hunter2" \
+  THIRD=hunter2
+Restart=always
+ Environment = FOURTH=hunter2
+#Environment=FIFTH=hunter2
+SetCredential=token:hunter2
+EnvironmentFile=-/etc/default/agent
+Environment=
+ExecStart=/usr/local/bin/system-agent run
+EOF
+`,
+		"journalctl": "echo \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	b := newBundle()
+	b.service(t.Context())
+	raw, err := b.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "b")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := unpacked(t, path)
+	unit := files["service/unit.txt"]
+	for _, line := range []string{"Restart=always", "EnvironmentFile=-/etc/default/agent", "Environment=", "Environment=(hidden",
+		"ExecStart=/usr/local/bin/system-agent run", "# /etc/systemd/system/rancher-system-agent.service.d/proxy.conf"} {
+		if !strings.Contains(unit, line) {
+			t.Errorf("%q is missing", line)
+		}
+	}
+	if strings.Contains(unit, "hunter2") || t.Failed() {
+		t.Errorf("the unit is\n%s", unit)
+	}
+	if got := files["service/journal.txt"]; !strings.Contains(got, "-u rancher-system-agent -t system-agent -t systemd ") {
+		t.Errorf("journalctl %s", got)
+	}
+}

@@ -106,7 +106,7 @@ func (p *pull) layers(ctx context.Context) ([]v1.Descriptor, error) {
 }
 
 // manifestOrLast returns a manifest by tag or digest. If the image's tag was used before, registries are asked once each, and if none can
-// be reached the tag stands for what it stood for then.
+// be reached the tag stands for what it stood for then. A registry that answers, for example that it has no such tag, is believed.
 func (p *pull) manifestOrLast(ctx context.Context, id string) (manifest, error) {
 	_, byTag := p.ref.(name.Tag)
 	last, found := p.cache.lastManifest(p.ref.Name())
@@ -115,7 +115,7 @@ func (p *pull) manifestOrLast(ctx context.Context, id string) (manifest, error) 
 	}
 	m, err := p.manifest(ctx, id, 0)
 	var failed *endpointsError
-	if errors.As(err, &failed) && slices.ContainsFunc(failed.errs, retryable) {
+	if errors.As(err, &failed) && !slices.ContainsFunc(failed.errs, func(err error) bool { return !retryable(err) }) {
 		p.store.Log.Warn("No registry is reachable, using the image that the tag last referred to", "image", p.ref.Name(), "error", err)
 		return p.manifest(ctx, last.String(), p.store.patience)
 	}

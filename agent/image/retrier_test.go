@@ -199,3 +199,26 @@ func TestFullDisk(t *testing.T) {
 	got, err = stage(t, s, h.host()+"/a/b:v1")
 	checkStaged(t, got, err)
 }
+
+// TestRegistryAnswersBesideAMirrorThatIsDown shows that a tag stands for what it stood for only while no registry answers: one that does
+// not have the image, or refuses, is believed though a mirror is down.
+func TestRegistryAnswersBesideAMirrorThatIsDown(t *testing.T) {
+	mirror, registry := newRegistry(t, false), newRegistry(t, false)
+	push(t, registry, "a/b:v1", twoLayers(t))
+	answer := func(code int) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(code) }
+	}
+	mirror.set(answer(http.StatusBadGateway))
+	s := newStore(t, "mirrors:\n  "+registry.host()+":\n    endpoint: [\""+mirror.URL+"\"]\n")
+	got, err := stage(t, s, registry.host()+"/a/b:v1")
+	checkStaged(t, got, err)
+	for code, want := range map[int]string{http.StatusBadGateway: "", http.StatusNotFound: "404", http.StatusUnauthorized: "401"} {
+		registry.set(answer(code))
+		got, err := stage(t, s, registry.host()+"/a/b:v1")
+		if want == "" {
+			checkStaged(t, got, err)
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: staged %d files, %v", code, len(got), err)
+		}
+	}
+}

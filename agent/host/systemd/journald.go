@@ -16,8 +16,8 @@ var journaldFields = map[string]string{
 	"checksum": "PLAN_CHECKSUM", "attempt": "PLAN_ATTEMPT", "source": "PLAN_SOURCE", "instruction": "INSTRUCTION", "probe": "PROBE",
 }
 
-// syslogIdentifier is the name that journalctl shows before each line.
-const syslogIdentifier = "system-agent"
+// SyslogIdentifier is the name that journalctl shows before each line of the agent and of its instructions, and selects them by (-t).
+const SyslogIdentifier = "system-agent"
 
 // journaldHandler is a slog.Handler with attributes as journald fields. MESSAGE is what a text handler would print: message and key=value.
 type journaldHandler struct {
@@ -75,7 +75,7 @@ func (h *journaldHandler) Handle(ctx context.Context, record slog.Record) error 
 		attrs = append(attrs, a)
 		return true
 	})
-	fields := map[string]string{"SYSLOG_IDENTIFIER": syslogIdentifier}
+	fields := map[string]string{"SYSLOG_IDENTIFIER": SyslogIdentifier}
 	addFields(fields, "", attrs)
 	if err := h.send(formatMessage(ctx, record, attrs), priority(record.Level), fields); err != nil {
 		return h.fallback.Handle(ctx, record)

@@ -141,7 +141,7 @@ func properties(unit string, argv []string, optional bool) []dbus.Property {
 		// The kernel kills the process that uses the most memory, and the shim reports that.
 		property("OOMPolicy", "continue"),
 		property("TimeoutStopUSec", uint64(stopTimeout/time.Microsecond)),
-		property("SyslogIdentifier", syslogIdentifier),
+		property("SyslogIdentifier", SyslogIdentifier),
 	)
 }
 
