@@ -68,7 +68,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isOwnCluster is false where the Cluster API Cluster of this name was made by somebody else. Then all that has its name is not the Cluster's.
+// isOwnCluster is false where the Cluster API Cluster of this name was made by somebody else. Then nothing that has its name is the
+// Cluster's.
 func (r *Reconciler) isOwnCluster(ctx context.Context, s *scope) (bool, error) {
 	capi := &clusterv1.Cluster{}
 	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(s.cluster), capi)

@@ -24,7 +24,7 @@ func TestTakenName(t *testing.T) {
 	tenant := env.Tenant(t, namespace, testenv.AllOf(provisioningv1.GroupVersion.Group))
 	native := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prod", Labels: map[string]string{"team": "a"}},
 		Spec: clusterv1.ClusterSpec{
-			Paused:            new(true), // nothing else is of interest
+			Paused: new(true), // nothing else is of interest
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DevCluster",
 				Name: "prod"},
 			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
@@ -32,7 +32,7 @@ func TestTakenName(t *testing.T) {
 		}}
 	plane := &rkev1.RKEControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "servers", Labels: map[string]string{"team": "a"}},
-		Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.34.2+k3s1", ClusterName: "other"}}
+		Spec:       rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.34.2+k3s1", ClusterName: "other"}}
 	for name, object := range map[string]client.Object{"prod": native, "servers": plane} {
 		env.Create(t, object)
 		before := object.DeepCopyObject().(client.Object)
