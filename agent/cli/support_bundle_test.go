@@ -164,12 +164,9 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// Only known variables of the service's environment are shown.
-func TestBundledEnvironment(t *testing.T) {
-	b := newBundle()
-	b.environment(doctor.Machine{EnvironmentFrom: "a test", Environment: []string{"HTTPS_PROXY=http://user:hunter2@proxy:3128",
-		"https_proxy=hunter2@proxy:x%zz",
-		"PASSWORD=hunter2", "PATH=/bin", "CATTLE_AGENT_CONFIG=/c"}})
+// finished returns the files of a bundle.
+func finished(t *testing.T, b *bundle) map[string]string {
+	t.Helper()
 	raw, err := b.finish()
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +175,16 @@ func TestBundledEnvironment(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := unpacked(t, path)["environment.txt"]
+	return unpacked(t, path)
+}
+
+// Only known variables of the service's environment are shown.
+func TestBundledEnvironment(t *testing.T) {
+	b := newBundle()
+	b.environment(doctor.Machine{EnvironmentFrom: "a test", Environment: []string{"HTTPS_PROXY=http://user:hunter2@proxy:3128",
+		"https_proxy=hunter2@proxy:x%zz",
+		"PASSWORD=hunter2", "PATH=/bin", "CATTLE_AGENT_CONFIG=/c"}})
+	got := finished(t, b)["environment.txt"]
 	if strings.Contains(got, "hunter2") || !strings.Contains(got, "HTTPS_PROXY=http://hidden@proxy:3128\n") || !strings.Contains(got,
 		"PATH=/bin\n") {
 		t.Errorf("got\n%s", got)
@@ -227,15 +233,7 @@ EOF
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	b := newBundle()
 	b.service(t.Context())
-	raw, err := b.finish()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "b")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	files := unpacked(t, path)
+	files := finished(t, b)
 	unit := files["service/unit.txt"]
 	for _, line := range []string{"Restart=always", "EnvironmentFile=-/etc/default/agent", "Environment=", "Environment=(hidden",
 		"ExecStart=/usr/local/bin/system-agent run", "# /etc/systemd/system/rancher-system-agent.service.d/proxy.conf"} {

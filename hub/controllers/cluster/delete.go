@@ -46,11 +46,14 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		r.removeManagement,
 		r.removeTimeline,
 	}
-	mine, err := r.isOwnCluster(ctx, s)
-	if err != nil {
-		return err
+	mine := false
+	if !s.imported() {
+		var err error
+		if mine, err = r.isOwnCluster(ctx, s); err != nil {
+			return err
+		}
 	}
-	if s.imported() || !mine {
+	if !mine {
 		steps = []removal{r.removeNamespace, r.removeManagement}
 	}
 	for _, step := range steps {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +41,7 @@ func nameTaken(o client.Object, cluster *provisioningv1.Cluster) *cause.Cause {
 // is about to be created: that is checked with the API server.
 func (r *Reconciler) checkNames(ctx context.Context, cluster *provisioningv1.Cluster, all []client.Object) (*cause.Cause, error) {
 	for _, wanted := range all {
-		object := wanted.DeepCopyObject().(client.Object)
+		object := reflect.New(reflect.TypeOf(wanted).Elem()).Interface().(client.Object) // without the owners that it is to have
 		key := client.ObjectKeyFromObject(wanted)
 		found, err := objects.Get(ctx, r.Client, key, object)
 		if err == nil && !found {
