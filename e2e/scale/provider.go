@@ -32,23 +32,25 @@ func startProvider(ctx context.Context, h *hub, c client.Client, source, dir, ho
 	if err != nil {
 		return nil, err
 	}
+	// The provider has no option for the host of its webhook, and listens on all.
+	hosts := [3]string{"0.0.0.0", host, host}
 	var addresses [3]string
 	for i := range addresses {
-		if addresses[i], err = loopback.FreeAddress(host); err != nil {
+		if addresses[i], err = loopback.FreeAddress(hosts[i]); err != nil {
 			return nil, err
 		}
 	}
-	webhook, health, diagnostics := addresses[0], addresses[1], addresses[2]
+	_, port, err := net.SplitHostPort(addresses[0])
+	if err != nil {
+		return nil, err
+	}
+	webhook, health, diagnostics := net.JoinHostPort(host, port), addresses[1], addresses[2]
 	certificates := filepath.Join(dir, "provider-certificates")
 	authority, err := writeCertificate(certificates, host)
 	if err != nil {
 		return nil, err
 	}
 	if err := installDefinitions(ctx, c, filepath.Join(source, "crds.yaml"), "https://"+webhook+"/convert", authority); err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(webhook)
-	if err != nil {
 		return nil, err
 	}
 	env := []string{"POD_IP=" + host, "POD_NAME=capd", "POD_NAMESPACE=capd-system", "KUBECONFIG=" + h.kubeconfig}

@@ -17,9 +17,10 @@ import (
 // somebody may listen on the address much later, or again and again.
 var given sync.Map
 
-// FreeAddress finds an address of a loopback host for a TCP listener that somebody else opens later, and returns none twice, nor one that
-// it returned in another process that still runs. Its port is none of those that the kernel gives to outgoing connections: one of these
-// may be taken by a connection before anybody listens. Nor is it one of those that Cluster API's Dev provider takes.
+// FreeAddress finds an address of a loopback host, or of all with 0.0.0.0, for a TCP listener that somebody else opens later, and returns
+// none twice, nor one that it returned in another process that still runs. Its port is none of those that the kernel gives to outgoing
+// connections: one of these may be taken by a connection before anybody listens. Nor is it one of those that Cluster API's Dev provider
+// takes.
 func FreeAddress(host string) (string, error) {
 	for {
 		address := net.JoinHostPort(host, strconv.Itoa(25000+rand.IntN(5000)))

@@ -53,6 +53,24 @@ func TestReserved(t *testing.T) {
 	_ = listener.Close()
 }
 
+// TestReservedOnAllHosts: a port of all hosts is not given to a program that listens on one of them, nor the other way around.
+func TestReservedOnAllHosts(t *testing.T) {
+	for _, hosts := range [][2]string{{"0.0.0.0", "127.0.0.1"}, {"127.0.0.1", "0.0.0.0"}} {
+		address, err := FreeAddress(hosts[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, err := net.ListenPacket("udp", net.JoinHostPort(hosts[1], port)); err == nil {
+			_ = other.Close()
+			t.Errorf("port %s of %s would be given on %s, too", port, hosts[0], hosts[1])
+		}
+	}
+}
+
 // TestListenAgain: programs that are started meanwhile have the closed listener until their exec, which the next listener waits for.
 func TestListenAgain(t *testing.T) {
 	address, err := FreeAddress("127.0.0.1")
