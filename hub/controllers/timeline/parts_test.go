@@ -282,3 +282,23 @@ func TestReadUnreadable(t *testing.T) {
 		t.Errorf("got %+v", record)
 	}
 }
+
+// TestSaveInterval: the timeline of a large cluster is written less often, since machines that change together are in all of its parts.
+func TestSaveInterval(t *testing.T) {
+	for _, tc := range []struct {
+		changed          recorded
+		machines, others int
+		want             time.Duration
+	}{
+		{progress, 10, 0, 5 * time.Second},
+		{progress, 10, 20, 9 * time.Second},
+		{progress, 1000, 0, 15 * time.Second},
+		{progress, 1000, 20, 19 * time.Second},
+		{progress, 10_000, 0, time.Minute},
+		{outcome, 10_000, 20, 5 * time.Second},
+	} {
+		if got := tc.changed.saveInterval(tc.machines, tc.others); got != tc.want {
+			t.Errorf("%d machines beside %d other timelines: %s between two writes, want %s", tc.machines, tc.others, got, tc.want)
+		}
+	}
+}

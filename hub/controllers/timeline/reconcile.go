@@ -32,14 +32,15 @@ const (
 	outcome
 )
 
-// saveInterval is the least time between two writes of a timeline: five seconds, and for progress more where others are to be written as
-// well. In an upgrade machines change phases each second; a hub that ends loses the phases that began and ended since the last write, and
-// no Event.
-func (r recorded) saveInterval(others int) time.Duration {
+// saveInterval is the least time between two writes of the timeline of a cluster with so many machines: five seconds, and for progress more
+// where it has many machines, each twenty as much as another timeline that is to be written as well. In an upgrade machines change phases
+// each second, all over the parts of the timeline; a hub that ends loses the phases that began and ended since the last write, and no
+// Event.
+func (r recorded) saveInterval(machines, others int) time.Duration {
 	if r == outcome {
-		others = 0
+		return inprogress.Delay(5*time.Second, 0)
 	}
-	return inprogress.Delay(5*time.Second, others)
+	return inprogress.Delay(5*time.Second, machines/20+others)
 }
 
 // Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
@@ -92,7 +93,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 		}
 	}
 	r.unsaved.Set(req.NamespacedName, m.unsaved != nothing)
-	interval := m.unsaved.saveInterval(r.unsaved.Others(req.NamespacedName))
+	interval := m.unsaved.saveInterval(len(s.machines), r.unsaved.Others(req.NamespacedName))
 	if wait := m.saved.Add(interval).Sub(now); m.unsaved != nothing && wait > 0 {
 		if result.RequeueAfter == 0 {
 			result.RequeueAfter = wait
