@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -72,10 +74,14 @@ func newBackupRestore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore into a new data directory",
-		Long: `Restore a hub into a new data directory from a snapshot and the keys that were saved with it. Nothing is changed where they do not fit
-together, or where the directory holds a hub already. Start the hub with "hub serve" afterwards; agents and users connect to it as before.`,
-		Example: `  hub backup restore --data-dir /var/lib/drover/hub --snapshot /backup/hub-2026-11-22.db --keys /vault/hub-keys.tar`,
-		Args:    cobra.NoArgs,
+		Long: `Restore a hub into a new data directory from a snapshot and the keys that were saved with it. Nothing is changed if they do not fit
+together, if the directory holds a hub already, or if a key or certificate authority exists there, or in --encryption-key-dir, that differs
+from the saved one. Start the hub with "hub serve" afterwards; agents and users connect to it as before.
+
+If the hub runs as another user, as that of the package does, run this command as root and change the owner of the files afterwards.`,
+		Example: `  hub backup restore --data-dir /var/lib/drover/hub --snapshot /backup/hub-2026-11-22.db --keys /vault/hub-keys.tar
+  chown -R drover: /var/lib/drover   # if the hub is that of the package`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.snapshot == "" || o.keys == "" {
 				return errors.New("--snapshot and --keys are required: name the files that \"hub backup save\" wrote")
@@ -83,12 +89,29 @@ together, or where the directory holds a hub already. Start the hub with "hub se
 			if err := embedded.Restore(o.server(), o.snapshot, o.keys); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Restored the hub into %s; start it with: hub serve --data-dir %s\n", o.dataDir, o.dataDir)
-			return nil
+			_, err := io.WriteString(cmd.OutOrStdout(), o.restored(os.Geteuid() == 0))
+			return err
 		},
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
+}
+
+// restored is what to do after a restore, which root has run or another user.
+func (o *backupOptions) restored(root bool) string {
+	text := fmt.Sprintf("Restored the hub into %[1]s; start it with: hub serve --data-dir %[1]s\n", o.dataDir)
+	if !root {
+		return text
+	}
+	directories := o.dataDir
+	if filepath.Clean(o.dataDir) == rootDataDir {
+		directories = filepath.Dir(rootDataDir) // the hub of the package owns it, too
+	}
+	if o.encryptionKeyDir != "" {
+		directories += " " + o.encryptionKeyDir
+	}
+	return text + "The files belong to root. If the hub runs as user drover, as that of the package, first run: chown -R drover: " +
+		directories + "\n"
 }
 
 func (o *backupOptions) addFlags(flags *pflag.FlagSet) {

@@ -49,6 +49,8 @@ func TestComplete(t *testing.T) {
 		},
 		{name: "in a cluster without URL", inCluster: true, err: "--server-url is required in a cluster"},
 		{name: "plain HTTP", args: []string{"--server-url=http://h"}, err: `--server-url: must begin with https://, got "http://h"`},
+		{name: "URL with a path", args: []string{"--server-url=https://h/drover"},
+			err: "--server-url: must be https://<host> or https://<host>:<port>, without a path"},
 		{name: "address without port", args: []string{"--listen=h"}, err: `--listen: must be [host]:port, got "h"`},
 		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen: must be [host]:port, got "h"`},
 		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi: must be embedded or external, got "no"`},

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -190,10 +189,10 @@ func (o *serveOptions) completeWebhookURL() error {
 
 func (o *serveOptions) completeServerURL() error {
 	if o.hub.Settings.ServerURL != "" {
-		if !strings.HasPrefix(o.hub.Settings.ServerURL, "https://") {
-			return fmt.Errorf("--server-url: must begin with https://, got %q", o.hub.Settings.ServerURL)
+		var err error
+		if o.hub.Settings.ServerURL, err = settings.ParseServerURL(o.hub.Settings.ServerURL); err != nil {
+			return fmt.Errorf("--server-url: %w", err)
 		}
-		o.hub.Settings.ServerURL = strings.TrimRight(o.hub.Settings.ServerURL, "/")
 		return nil
 	}
 	if !o.hub.Providers.Has(provider.ControlPlane) && !o.hub.Providers.Has(provider.Bootstrap) {

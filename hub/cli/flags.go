@@ -115,9 +115,12 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	o.log.addFlags(flags)
 }
 
+// rootDataDir is the data directory of root, and of the hub of the package.
+const rootDataDir = "/var/lib/drover/hub"
+
 func defaultDataDir() string {
 	if os.Geteuid() == 0 {
-		return "/var/lib/drover/hub"
+		return rootDataDir
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(home, ".local", "share", "drover", "hub")

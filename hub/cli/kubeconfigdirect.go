@@ -27,7 +27,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// managementName finds the management Cluster of a Cluster of provisioning.cattle.io, or of one that was written for Cluster API.
+// managementName finds the management Cluster of a Cluster of provisioning.cattle.io, or of one that was written for Cluster API, whose
+// users need no rights on the other kind.
 func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) (string, error) {
 	cluster := &provisioningv1.Cluster{}
 	err := c.Get(ctx, key, cluster)
@@ -37,18 +38,21 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 		}
 		return "", fmt.Errorf("the hub has not taken Cluster %s on yet; its conditions say why", key)
 	}
-	if !apierrors.IsNotFound(err) {
+	forbidden := apierrors.IsForbidden(err)
+	if !forbidden && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
 	var found managementv3.ClusterList
-	err = c.List(ctx, &found, client.MatchingLabels(ownership.Labels(key)))
-	if err != nil {
-		return "", fmt.Errorf("looking for the management Cluster of %s: %w", key, err)
+	failed := c.List(ctx, &found, client.MatchingLabels(ownership.Labels(key)))
+	switch {
+	case failed == nil && len(found.Items) > 0:
+		return found.Items[0].Name, nil
+	case forbidden:
+		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
+	case failed != nil:
+		return "", fmt.Errorf("looking for the management Cluster of %s: %w", key, failed)
 	}
-	if len(found.Items) == 0 {
-		return "", fmt.Errorf("there is no Cluster %s", key)
-	}
-	return found.Items[0].Name, nil
+	return "", fmt.Errorf("there is no Cluster %s", key)
 }
 
 // checkOwned refuses the name of a management Cluster that was made for another Cluster than the one that it is written on. Who may not
@@ -67,12 +71,20 @@ func checkOwned(ctx context.Context, c client.Reader, key client.ObjectKey, name
 }
 
 // addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an
-// authorized endpoint: its name where it has one, otherwise each machine.
+// authorized endpoint: its name where it has one, otherwise each machine. A Cluster gets none to a cluster that was made for something else
+// under its name.
 func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, config *clientcmdapi.Config) error {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
 		// Cluster API knows nothing of imported clusters.
 		return client.IgnoreNotFound(err)
+	}
+	err := c.Get(ctx, key, &provisioningv1.Cluster{})
+	switch {
+	case err == nil && !ownership.OfProvisioningCluster(cluster, key.Name):
+		return nil
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return err
 	}
 	controlPlane := &rkev1.RKEControlPlane{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}, controlPlane); err != nil {
@@ -94,7 +106,7 @@ func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, confi
 		return nil
 	}
 	var machines clusterv1.MachineList
-	err := c.List(ctx, &machines, client.InNamespace(key.Namespace), client.MatchingLabels{
+	err = c.List(ctx, &machines, client.InNamespace(key.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: key.Name, rkev1.ControlPlaneRoleLabel: "true",
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ func (o *kubeconfigOptions) write(config *clientcmdapi.Config, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stderr, "%s has the contexts %s\n", o.output, names(config))
+	_, err = fmt.Fprintf(stderr, "%s has the contexts %s\n", o.output, printable(names(config)))
 	return err
 }
 

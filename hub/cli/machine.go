@@ -21,7 +21,8 @@ func newMachine() *cobra.Command {
 	return group(&cobra.Command{Use: "machine", Short: "Inspect machines of node drivers, and log in to them",
 		Long: `Inspect machines of node drivers, and log in to them.
 
-All of these commands need the right to get the machine state Secret (<infrastructure machine>-machine-state).`},
+All of these commands need the right to get the machine state Secret (<infrastructure machine>-machine-state). "logs" also needs to get the
+Machine, "ssh" and "ssh-key" the ConfigMap drover-settings in the hub's namespace.`},
 		newMachineLogs(), newMachineSSH(), newMachineSSHKey(), newMachineSSHProxy())
 }
 

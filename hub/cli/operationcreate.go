@@ -18,6 +18,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // operationOptions are the flags of commands that create an operation.
@@ -148,6 +149,10 @@ func clusterReference(ctx context.Context, c client.Reader, key client.ObjectKey
 	case found && provisioning.Spec.RKEConfig == nil:
 		return ref, fmt.Errorf("the Cluster %s is imported: the hub does not manage its machines", key)
 	case found:
+		// Whoever may not read the Cluster of Cluster API creates the operation all the same.
+		if _, taken, _ := ownership.ClusterAPI(ctx, c, provisioning); taken != nil {
+			return ref, fmt.Errorf("the Cluster %s has no machines: %s", key, taken.Message)
+		}
 		ref.APIVersion = provisioningv1.GroupVersion.String()
 		return ref, nil
 	}

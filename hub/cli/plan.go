@@ -70,7 +70,7 @@ Exit codes: 0; with --exit-code 2 when something would change; 1 for an error.`,
 			if err != nil {
 				return explain(err)
 			}
-			if err := o.output.print(cmd.OutOrStdout(), report, report.Write); err != nil {
+			if err := o.output.print(cmd.OutOrStdout(), report, withPrintableLines(report.Write)); err != nil {
 				return err
 			}
 			if o.exitCode && report.Changes {

@@ -23,6 +23,23 @@ func withoutControl(text string) string {
 	}, text)
 }
 
+// withPrintableLines has a text of more than one line written without control characters, except line breaks and tabs.
+func withPrintableLines(write func(io.Writer) error) func(io.Writer) error {
+	return func(out io.Writer) error {
+		var text strings.Builder
+		if err := write(&text); err != nil {
+			return err
+		}
+		_, err := io.WriteString(out, strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+				return r
+			}
+			return unicode.ReplacementChar
+		}, text.String()))
+		return err
+	}
+}
+
 // terminalSize returns rows and columns of a terminal; false for other writers, and for terminals that cannot move the cursor.
 func terminalSize(out io.Writer) (rows, columns int, ok bool) {
 	file, is := out.(*os.File)

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // TestTerminalSize: what is not a terminal gets lines.
@@ -57,6 +61,45 @@ func TestTerminalSize(t *testing.T) {
 func TestErrorsAreVisible(t *testing.T) {
 	if got := oneLine(errors.New("there is no Cluster \x1b[2Jä\t b\nsecond  ")); got != "there is no Cluster \uFFFD[2Jä\uFFFD b; second" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestLinesAreVisible: a report may quote the configuration of others, such as in a diff.
+func TestLinesAreVisible(t *testing.T) {
+	var out strings.Builder
+	err := withPrintableLines(func(out io.Writer) error {
+		_, err := io.WriteString(out, "+\ta: ä\n\x1b[2J\r\n")
+		return err
+	})(&out)
+	if got, want := out.String(), "+\ta: ä\n\uFFFD[2J\uFFFD\n"; err != nil || got != want {
+		t.Errorf("got %q, want %q: %v", got, want, err)
+	}
+}
+
+// TestTablesAreVisible: users write what tables show, also in the ConfigMap of a timeline.
+func TestTablesAreVisible(t *testing.T) {
+	const clearScreen = "\x1b[2J"
+	machine := timelines.Subject{
+		Kind: timelines.KindMachine, Name: clearScreen, Pool: clearScreen, Roles: []string{clearScreen},
+		Phases: []timelines.Phase{{Name: clearScreen, Start: at(0), Outcome: clearScreen, Message: clearScreen}},
+	}
+	operation := machine
+	operation.Kind = "Token" + clearScreen
+	record := &timelines.Record{Subjects: []timelines.Subject{operation, machine}}
+	for name, write := range map[string]func(io.Writer) error{
+		"tokens": func(out io.Writer) error {
+			return writeTokens(out, []tokenLine{{Name: "one", User: clearScreen, Cluster: clearScreen, Description: clearScreen}}, noon)
+		},
+		"status":   func(out io.Writer) error { return writeStatus(out, "ns", statusOf(record), noon) },
+		"timeline": func(out io.Writer) error { return writeTimeline(out, record, noon) },
+		"watch": func(out io.Writer) error {
+			return (&timelineOptions{output: output{form: "table"}}).showRecord(record, map[event]bool{}, out)
+		},
+	} {
+		var out strings.Builder
+		if err := write(&out); err != nil || strings.Contains(out.String(), clearScreen) || !strings.Contains(out.String(), "\uFFFD[2J") {
+			t.Errorf("%s prints %q: %v", name, out.String(), err)
+		}
 	}
 }
 

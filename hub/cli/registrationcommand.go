@@ -54,9 +54,10 @@ func (o *registrationOptions) addFlags(flags *pflag.FlagSet, ttl time.Duration, 
 	flags.DurationVar(&o.ttl, "ttl", ttl, "how long the token in the command is good, in whole minutes from 30m; 0 is for ever")
 	flags.Int64Var(&o.maxUses, "max-uses", 0, "how many may use the token in the command; 0 is any number")
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
-	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the "+download+" without checking whom from")
+	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the "+download+" without checking whom from, and has the "+
+		"token in an argument")
 	flags.BoolVar(&o.publicCA, "public-ca", false,
-		host+" trusts the certificate at the hub's URL already, for instance that of a load balancer")
+		host+" trusts the gateway's certificate authority already, such as that of your company; the token is in an argument")
 }
 
 func (o *registrationOptions) check() error {

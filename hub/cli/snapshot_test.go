@@ -21,10 +21,16 @@ func TestCreateOperation(t *testing.T) {
 	plane := func(group, kind string) clusterv1.ClusterSpec {
 		return clusterv1.ClusterSpec{ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: "p"}}
 	}
+	made := named("demo")
+	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: "u"}}
+	rke := provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}
 	c := fakeAPI(t,
-		&provisioningv1.Cluster{ObjectMeta: named("demo"), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("demo"), Spec: rke},
+		&provisioningv1.Cluster{ObjectMeta: named("new"), Spec: rke},
+		&provisioningv1.Cluster{ObjectMeta: named("taken"), Spec: rke},
 		&provisioningv1.Cluster{ObjectMeta: named("imported")},
-		&clusterv1.Cluster{ObjectMeta: named("demo"), Spec: plane("rke.cattle.io", "RKEControlPlane")},
+		&clusterv1.Cluster{ObjectMeta: made, Spec: plane("rke.cattle.io", "RKEControlPlane")},
+		&clusterv1.Cluster{ObjectMeta: named("taken"), Spec: plane("rke.cattle.io", "RKEControlPlane")},
 		&clusterv1.Cluster{ObjectMeta: named("plain"), Spec: plane("rke.cattle.io", "RKEControlPlane")},
 		&clusterv1.Cluster{ObjectMeta: named("other"), Spec: plane("controlplane.cluster.x-k8s.io", "KubeadmControlPlane")})
 	for _, test := range []struct {
@@ -33,6 +39,8 @@ func TestCreateOperation(t *testing.T) {
 		want                     int64
 	}{
 		{cluster: "demo", ttl: time.Hour, apiVersion: provisioningv1.GroupVersion.String(), want: 3600},
+		{cluster: "new", ttl: time.Hour, apiVersion: provisioningv1.GroupVersion.String(), want: 3600},
+		{cluster: "taken", err: "the Cluster ns/taken has no machines: Cluster API Cluster taken exists and was not made for this Cluster"},
 		{cluster: "plain", ttl: -time.Millisecond, apiVersion: clusterv1.GroupVersion.String(), want: -1},
 		{cluster: "imported", err: "the Cluster ns/imported is imported"},
 		{cluster: "other", err: "the control plane of Cluster ns/other is not an RKEControlPlane"},

@@ -81,22 +81,24 @@ func writeStatus(out io.Writer, namespace string, lines []statusLine, now time.T
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tROLES\tPHASE\tFOR\tMESSAGE")
 	for i, l := range lines {
+		l.Name = printable(l.Name)
 		name, last := namespace+"/"+l.Name, i == len(lines)-1
 		switch rank(l) {
 		case 1:
-			name = branch(last) + l.Kind + "/" + l.Name
+			name = branch(last) + printable(l.Kind) + "/" + l.Name
 		case 2:
 			if l.Pool == "" {
 				name = branch(last) + l.Name
 			} else {
 				if i == 0 || lines[i-1].Pool != l.Pool {
 					lastPool := lines[len(lines)-1].Pool == l.Pool
-					fmt.Fprintf(table, "%spool %s\t\t\t\t\n", branch(lastPool), l.Pool)
+					fmt.Fprintf(table, "%spool %s\t\t\t\t\n", branch(lastPool), printable(l.Pool))
 				}
 				name = stem(lines, l.Pool) + branch(last || lines[i+1].Pool != l.Pool) + l.Name
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, strings.Join(l.Roles, ","), l.Phase.Name, took(l.Phase, now), printable(l.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, printable(strings.Join(l.Roles, ",")), printable(l.Phase.Name), took(l.Phase, now),
+			printable(l.Message))
 	}
 	return table.Flush()
 }

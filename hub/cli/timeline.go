@@ -121,7 +121,8 @@ func writeTimeline(out io.Writer, record *timelines.Record, now time.Time) error
 	fmt.Fprintln(table, "START\tTOOK\tWHO\tPHASE\tOUTCOME\tMESSAGE")
 	for _, e := range events(record) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome, printable(e.Message))
+			e.Start.UTC().Format(time.DateTime), took(e.Phase, now), printable(e.who), printable(e.Name), printable(string(e.Outcome)),
+			printable(e.Message))
 	}
 	return table.Flush()
 }

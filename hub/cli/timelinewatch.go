@@ -98,7 +98,7 @@ func (o *timelineOptions) showRecord(record *timelines.Record, shown map[event]b
 			continue
 		}
 		shown[key] = true
-		line := fmt.Sprintf("%s  %s: %s", e.Start.UTC().Format(time.DateTime), e.who, e.Name)
+		line := fmt.Sprintf("%s  %s: %s", e.Start.UTC().Format(time.DateTime), printable(e.who), printable(e.Name))
 		if message := printable(e.Message); message != "" {
 			line += ": " + message
 		}

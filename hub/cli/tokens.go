@@ -87,7 +87,8 @@ func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
 			used = duration.HumanDuration(now.Sub(l.LastUsedAt.Time)) + " ago"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires, used, l.Description)
+			l.Name, printable(l.User), printable(l.Cluster), duration.HumanDuration(now.Sub(l.Created.Time)), expires, used,
+			printable(l.Description))
 	}
 	return table.Flush()
 }

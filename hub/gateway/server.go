@@ -106,9 +106,10 @@ type Server struct {
 
 // New returns a Server; nothing runs before Start.
 func New(opts Options) (*Server, error) {
+	if _, err := settings.ParseServerURL(opts.Settings.ServerURL); err != nil {
+		return nil, fmt.Errorf("creating the gateway: the server URL %w", err)
+	}
 	switch {
-	case !strings.HasPrefix(opts.Settings.ServerURL, "https://"):
-		return nil, fmt.Errorf("creating the gateway: the server URL %q must be an https URL", opts.Settings.ServerURL)
 	case opts.Identity == nil, opts.Client == nil, opts.APIReader == nil, opts.Cache == nil, opts.RestConfig == nil, opts.Issuer == nil,
 		opts.Tunnels == nil, opts.Files == nil:
 		return nil, errors.New("creating the gateway: Files, Identity, Client, APIReader, Cache, RestConfig, Issuer and Tunnels are required")

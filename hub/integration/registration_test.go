@@ -136,6 +136,21 @@ func TestMachineRequest(t *testing.T) {
 	}
 }
 
+// TestMachineRequestInterrupted: a machine whose registration ended half way, since the hub was killed, gets what is missing.
+func TestMachineRequestInterrupted(t *testing.T) {
+	t.Parallel()
+	env, namespace := newHubEnv(t)
+	cluster := env.newReadyCluster(t, namespace, "reg")
+	name := rkev1.MachineRequestName("machine-half")
+	env.create(t, &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+	}})
+	if answer := env.register(t, cluster, "machine-half", allRoles); answer.Labels[rkev1.MachineNameLabel] != name {
+		t.Fatalf("the answer is %v, %v", answer.Labels, answer.Annotations)
+	}
+	env.get(t, namespace, name, &clusterv1.Machine{})
+}
+
 // checkNoRights checks that a machine's credential has no rights at the API server, not even to the machine's own plan.
 func (e *hubEnv) checkNoRights(t *testing.T, namespace, name string) {
 	t.Helper()

@@ -99,6 +99,7 @@ func checkDeployment(t *testing.T, p provider.Provider, deployments map[string]*
 			"--server-url=https://hub.example.com", "--capi=external", "--cluster-agent-image=drover/cluster-agent:" + version,
 			"--owner-cluster-role=cattle-system-drover-control-plane",
 		},
+		provider.Infrastructure: {"--node-driver-image=docker.io/drover/hub:" + version},
 	}[p]
 	for _, argument := range append(want, "--providers="+string(p), "--system-namespace=$(POD_NAMESPACE)") {
 		if !slices.Contains(container.Args, argument) {
@@ -196,6 +197,13 @@ func TestVariables(t *testing.T) {
 	gateway := find[*corev1.Service](t, objects)["drover-gateway"].Spec
 	if gateway.Type != corev1.ServiceTypeNodePort || gateway.Ports[0].NodePort != 30443 || gateway.Ports[0].Port != 8443 {
 		t.Errorf("the Service of the gateway is %+v", gateway)
+	}
+	// clusterctl does not replace an image in an argument.
+	const image = "registry.example.com/hubs/hub:v9"
+	objects = decode(t, r.run(t, append(withURL, "DROVER_NODE_DRIVER_IMAGE="+image), "generate", "provider", "--infrastructure", "drover"))
+	container = find[*appsv1.Deployment](t, objects)["drover-infrastructure"].Spec.Template.Spec.Containers[0]
+	if container.Image != image || !slices.Contains(container.Args, "--node-driver-image="+image) {
+		t.Errorf("the container of the infrastructure provider is %+v", container)
 	}
 }
 

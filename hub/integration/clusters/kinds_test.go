@@ -24,12 +24,15 @@ const (
 )
 
 // define installs a kind of infrastructure that follows the contract v1beta2 and that the hub does not know.
-func define(ctx context.Context, kind string) error {
+func define(ctx context.Context, kind string) error { return defineIn(ctx, infraGroup, kind) }
+
+// defineIn installs such a kind of any provider.
+func defineIn(ctx context.Context, group, kind string) error {
 	singular := strings.ToLower(kind)
 	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + infraGroup, Labels: map[string]string{infraContract: "v1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group, Labels: map[string]string{infraContract: "v1"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: infraGroup, Scope: apiextensionsv1.NamespaceScoped,
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: singular + "s", Singular: singular},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,

@@ -25,6 +25,10 @@ case "$*" in
 *is-active*) [ -e "$ROOT/active" ] ;;
 *is-enabled*) [ -e "$ROOT/enabled" ] ;;
 "reload "*) [ ! -e "$ROOT/no-reload" ] ;;
+"start "*) : >"$ROOT/active" ;;
+"preset "*) : >"$ROOT/enabled" ;;
+"disable --now "*) rm -f "$ROOT/active" "$ROOT/enabled" ;;
+"disable "*) rm -f "$ROOT/enabled" ;;
 esac`,
 	// deb-systemd-invoke follows the policy of the system, as that of Debian does.
 	"deb-systemd-invoke": `echo "deb-systemd-invoke $*" >>"$ROOT/calls"
@@ -106,6 +110,7 @@ const (
 	enabledAgent = "deb-systemd-helper unmask AGENT\ndeb-systemd-helper --quiet was-enabled AGENT\ndeb-systemd-helper enable AGENT\n"
 	reloadUnits  = "systemctl daemon-reload\n"
 	isActive     = "systemctl --quiet is-active AGENT\n"
+	presetTwice  = "systemctl preset AGENT\nsystemctl preset AGENT\n"
 )
 
 // TestAgentScripts has a row for each moment in the life of a package. An upgrade runs the scripts of the old and of the new version, in
@@ -163,11 +168,13 @@ func TestAgentScripts(t *testing.T) {
 		{name: "deb: purge", scripts: []string{"deb.postrm purge"},
 			want: "deb-systemd-helper purge AGENT\ndeb-systemd-helper unmask AGENT\n" + reloadUnits},
 		{name: "deb: trigger", scripts: []string{"deb.postinst triggered x"}, want: ""},
-		{name: "rpm: install", scripts: rpmInstall, unregistered: true, want: "systemctl preset AGENT\n" + reloadUnits},
+		{name: "rpm: install", scripts: rpmInstall, unregistered: true, want: presetTwice + reloadUnits},
 		{name: "rpm: install on a registered machine", scripts: rpmInstall,
-			want: "systemctl preset AGENT\n" + reloadUnits + isActive + "systemctl start AGENT\n"},
-		{name: "rpm: install in a chroot", scripts: rpmInstall, chroot: true, want: "systemctl preset AGENT\n"},
-		{name: "rpm: install in a transactional-update", scripts: rpmInstall, env: "TRANSACTIONAL_UPDATE=true", want: "systemctl preset AGENT\n"},
+			want: presetTwice + reloadUnits + isActive + "systemctl start AGENT\n"},
+		{name: "rpm: install while the agent of a replaced package runs, whose scripts do not stop it", scripts: rpmInstall,
+			present: []string{"active"}, want: presetTwice + reloadUnits + isActive + "systemctl restart AGENT\n"},
+		{name: "rpm: install in a chroot", scripts: rpmInstall, chroot: true, want: presetTwice},
+		{name: "rpm: install in a transactional-update", scripts: rpmInstall, env: "TRANSACTIONAL_UPDATE=true", want: presetTwice},
 		{name: "rpm: upgrade", scripts: rpmUpgrade, present: []string{"active"}, want: reloadUnits + isActive + "systemctl reload AGENT\n"},
 		{name: "rpm: upgrade of a stopped agent", scripts: rpmUpgrade, want: reloadUnits + isActive},
 		{name: "rpm: upgrade in a chroot", scripts: rpmUpgrade, present: []string{"active"}, chroot: true, want: ""},
@@ -198,6 +205,22 @@ func TestAgentScripts(t *testing.T) {
 				t.Error("The identity of the machine was removed")
 			}
 		})
+	}
+}
+
+// TestReplacedAgent has rpm replace a package with a unit of the same name, as it does: the post of the new package comes first, then the
+// scripts of the old one disable and stop the unit.
+func TestReplacedAgent(t *testing.T) {
+	s := newSystem(t, "active", "enabled")
+	s.configured()
+	_, _ = s.run(agentName, "rpm.post 1")
+	_, _ = s.run(agentName, "rpm.preun 0", "rpm.postun 0") // of the old package; its scripts do the same
+	if s.exists("active") || s.exists("enabled") {
+		t.Fatal("the scripts of the old package do not stop the agent")
+	}
+	_, _ = s.run(agentName, "rpm.posttrans 1")
+	if !s.exists("active") || !s.exists("enabled") {
+		t.Errorf("the agent runs: %v, is enabled: %v", s.exists("active"), s.exists("enabled"))
 	}
 }
 

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRestored: what root has restored belongs to root, and the hub of the package could not read it.
+func TestRestored(t *testing.T) {
+	for name, test := range map[string]struct {
+		options backupOptions
+		root    bool
+		want    string
+	}{
+		"package":               {backupOptions{dataDir: "/var/lib/drover/hub"}, true, "chown -R drover: /var/lib/drover\n"},
+		"another directory":     {backupOptions{dataDir: "/srv/hub"}, true, "chown -R drover: /srv/hub\n"},
+		"keys somewhere else":   {backupOptions{dataDir: "/srv/hub", encryptionKeyDir: "/keys"}, true, "chown -R drover: /srv/hub /keys\n"},
+		"not root, so no chown": {backupOptions{dataDir: "/srv/hub"}, false, "start it with: hub serve --data-dir /srv/hub\n"},
+	} {
+		got := test.options.restored(test.root)
+		if !strings.HasSuffix(got, test.want) || strings.Contains(got, "chown") != test.root {
+			t.Errorf("%s: got %q, want %q at its end", name, got, test.want)
+		}
+	}
+	restore, _, err := newRoot().Find([]string{"backup", "restore"})
+	if err != nil || !strings.Contains(restore.Long, "differs") {
+		t.Errorf("the help does not say which files are refused: %v", err)
+	}
+}
