@@ -46,9 +46,9 @@ type attempt struct {
 	done           chan struct{}
 	// paused is set while the hub pauses the plan.
 	paused atomic.Bool
-	// inherited says that an earlier process has begun the attempt.
-	inherited bool
-	progress  *report.Progress
+	// mayRun says that a program may still run that an earlier process has started for the attempt.
+	mayRun   bool
+	progress *report.Progress
 	// repeated says that the attempt before was at the same plan and has failed.
 	repeated bool
 	// unwritten are entries that the journal gets together with the next one.
@@ -77,7 +77,7 @@ type attempt struct {
 func (e *Engine) start(ctx context.Context, d decision) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	a := &attempt{engine: e, decision: d, snapshot: e.current, cancel: cancel, done: make(chan struct{}), runner: e.runner,
-		retryRequested: e.retryPlan == e.current.PlanID(), inherited: e.inherited && d.resume}
+		retryRequested: e.retryPlan == e.current.PlanID(), mayRun: d.resume && e.mayStillRun(e.journal.Record())}
 	a.progress = e.reporter.NewProgress(d.attempt, e.status.setProgress)
 	e.attempt, e.runner, e.changed = a, nil, false
 	go func() {
@@ -174,6 +174,7 @@ func (a *attempt) apply(ctx context.Context) *failure {
 	if r.RollingBack {
 		return &failure{err: &outputError{message: r.Message, summary: r.Summary}, final: r.Final}
 	}
+	e.removeRemains() // what the journal lacked was written with the beginning of this attempt
 	e.remove(e.journal.TakePreviousBackups())
 	if err := e.cleanWorkDirectory(a.workName); err != nil {
 		return failed(fmt.Errorf("cleaning the work directory: %w", err))
@@ -182,7 +183,7 @@ func (a *attempt) apply(ctx context.Context) *failure {
 		return failed(err)
 	}
 	for i := r.InstructionsDone; i < len(a.plan.Instructions); i++ {
-		mayRun := a.inherited && i == r.InstructionsStarted-1 // and if it does, it must be stopped
+		mayRun := a.mayRun && i == r.InstructionsStarted-1 // and if it does, it must be stopped
 		if err := a.interruption(ctx); err != nil && !(mayRun && a.onlyStopsPrograms(ctx)) {
 			return failed(err)
 		}
@@ -297,6 +298,9 @@ func (a *attempt) close() {
 		if err := e.journal.Flush(); err != nil {
 			// A restart would go on with the attempt, by what is in the work folder.
 			e.Log.Error("Writing the journal failed, the work folder and the backups are kept", "error", err)
+			if r.Succeeded || r.RolledBack { // of others they stay anyway
+				e.remains = &r
+			}
 		} else {
 			e.removeWorkFolder(r)
 			e.removeBackups(r)

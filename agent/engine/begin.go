@@ -31,10 +31,16 @@ func (a *attempt) begin(ctx context.Context) (fail *failure, agreed bool) {
 	if !agreed {
 		return nil, false
 	}
-	if fail := a.journalBegin(); fail != nil || a.interlockErr == nil {
-		return fail, true
+	fail = a.journalBegin()
+	if fail == nil && a.interlockErr != nil {
+		fail = failed(fmt.Errorf("writing the interlock %s: %w", interlockActive, a.interlockErr))
 	}
-	return failed(fmt.Errorf("writing the interlock %s: %w", interlockActive, a.interlockErr)), true
+	if fail != nil && a.mayRun {
+		// The program goes on, or is stopped, all the same: left alone it would run beside one of the next attempt.
+		e.Log.Error("Going on with the plan without having announced it", "error", fail.err)
+		return nil, true
+	}
+	return fail, true
 }
 
 // agree compares the attempt with what the source says now.

@@ -60,6 +60,8 @@ type Engine struct {
 	inherited bool
 	// cleanup is what an attempt left to be done once its outcome has been handed over; nil for nothing.
 	cleanup func()
+	// remains is the attempt whose work folder and backups are kept until the journal has its end; nil for none.
+	remains *journal.Record
 }
 
 // New makes an Engine; Run starts it.
@@ -275,6 +277,7 @@ func (e *Engine) append(entry journal.Entry) {
 func (e *Engine) flushJournal(wait time.Duration) time.Duration {
 	err := e.journal.Flush()
 	if err == nil {
+		e.removeRemains()
 		return wait
 	}
 	e.Log.Warn("Writing the journal failed, retrying", "error", err, "retryIn", journalRetry)
@@ -282,6 +285,15 @@ func (e *Engine) flushJournal(wait time.Duration) time.Duration {
 		return journalRetry
 	}
 	return min(wait, journalRetry)
+}
+
+// removeRemains removes what was kept of an attempt because the journal lacked its end.
+func (e *Engine) removeRemains() {
+	if r := e.remains; r != nil {
+		e.remains = nil
+		e.removeWorkFolder(*r)
+		e.removeBackups(*r)
+	}
 }
 
 // warn logs the error of something without which plans are applied all the same; nil logs nothing.

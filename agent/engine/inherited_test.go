@@ -2,11 +2,14 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/drover-dev/drover/agent/engine/journal"
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/plans"
@@ -55,6 +58,57 @@ func TestProgramOfAnEarlierAttempt(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				w.stop()
 				if got := w.secret.status(); got.AppliedChecksum != checksum || got.FailureCount != 0 || most.Load() != 1 || len(w.ran()) != 3 {
+					t.Errorf("%d programs ran at the same time, all were %v; got %+v", most.Load(), w.ran(), got)
+				}
+			})
+		})
+	}
+}
+
+// TestProgramOfAnEarlierAttemptOnFullDisk restarts the agent while a program runs in its unit, on a disk that takes neither journal nor
+// interlock any more. The program goes on or is stopped as on any other disk: none of another attempt starts beside it, and no hub hears
+// that it has ended while it runs.
+func TestProgramOfAnEarlierAttemptOnFullDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		hub     func(*secret)
+		running int32
+		state   plans.State
+	}{
+		"the plan goes on": {func(*secret) {}, 1, plans.StateSucceeded},
+		"the plan is pending again": {func(s *secret) {
+			s.hub(func(data plans.SecretData) {
+				data[plans.KeyPlanState], data[plans.KeyPlanRevision] = []byte(plans.StatePending), []byte("5")
+			})
+		}, 0, plans.StateSucceeded},
+		"the plan is canceled": {func(s *secret) { s.annotate("", "true") }, 0, plans.StateCanceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.InterlockDirectory = "/agent/interlock"
+				var running, most atomic.Int32
+				w.host.Program("slow", func(ctx context.Context, _ run.Command) (run.Result, error) {
+					most.Store(max(most.Load(), running.Add(1)))
+					defer running.Add(-1)
+					return run.Result{}, retry.Sleep(ctx, 5*time.Minute)
+				})
+				w.secret.deliver(threeSteps(), 10)
+				w.start()
+				time.Sleep(30 * time.Second)
+				w.stop()
+				w.host.FailWith(func(_, path string) error {
+					return map[bool]error{true: syscall.ENOSPC}[path == activeFile || strings.HasSuffix(path, "/"+journal.FileName)]
+				})
+				test.hub(w.secret)
+				w.start()
+				time.Sleep(10 * time.Second)
+				if running.Load() != test.running {
+					t.Errorf("%d programs run after the restart, want %d", running.Load(), test.running)
+				}
+				w.host.FailWith(nil)
+				time.Sleep(time.Hour)
+				w.stop()
+				if got := w.secret.status(); most.Load() != 1 || got.State != test.state {
 					t.Errorf("%d programs ran at the same time, all were %v; got %+v", most.Load(), w.ran(), got)
 				}
 			})
