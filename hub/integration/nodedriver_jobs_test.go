@@ -195,25 +195,47 @@ func jobClient(t *testing.T) client.Client {
 	return c
 }
 
+// newJobRunner is a hub of its own.
+func newJobRunner(t *testing.T) *jobs.Runner {
+	t.Helper()
+	runner, err := jobs.New(env.Config, jobs.Options{Namespace: settings.DefaultSystemNamespace, Image: "hub",
+		ProgramDir: filepath.Join(env.Dir, testenv.NodeDrivers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner
+}
+
+// jobMachine is a machine of the driver lab for Jobs.
+func jobMachine(t *testing.T, cloud string) *nodedriver.Machine {
+	t.Helper()
+	return &nodedriver.Machine{
+		ID:     nodedriver.ID{Kind: schema.MachineKind("lab"), Namespace: "ns", Name: "pool-1", UID: types.UID("outlives-" + env.Namespace(t))},
+		Driver: "lab", Source: managementv3.NodeDriverSpec{Active: true, Builtin: true}, Name: "pool-1", Hostname: "pool-1",
+		Spec: map[string]any{"url": cloud, "size": int64(1234567)}, Credential: map[string]string{"token": cloudToken},
+		Script: []byte("#!/bin/sh\n"), Save: func(context.Context, *nodedriver.State) error { return nil },
+	}
+}
+
+// nothingOutlives waits until no object of the operations of a machine is left.
+func nothingOutlives(t *testing.T, hub *jobs.Runner, m *nodedriver.Machine) {
+	t.Helper()
+	testenv.Until(t, "the objects of the machine to be deleted", func() error {
+		outlived, err := hub.Outlived(t.Context(), m.ID)
+		if err != nil || outlived != nodedriver.OutlivedNothing {
+			return fmt.Errorf("%q is left, %w", outlived, err)
+		}
+		return nothingLabeled(t, client.MatchingLabels{"rke.cattle.io/infra-machine-uid": string(m.ID.UID)})
+	})
+}
+
 // A Job outlives the hub that has created it: the next one waits for it, and creates no second machine. What its driver says of an error
 // is told, without secrets, and a Job that does not come to an end is ended by the removal.
 func TestJobOutlivesHub(t *testing.T) {
 	t.Parallel()
 	cloud := newCloud(t)
-	options := jobs.Options{Namespace: settings.DefaultSystemNamespace, Image: "hub", ProgramDir: filepath.Join(env.Dir, testenv.NodeDrivers)}
-	newHub := func() *jobs.Runner {
-		runner, err := jobs.New(env.Config, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return runner
-	}
-	m := &nodedriver.Machine{
-		ID:     nodedriver.ID{Kind: schema.MachineKind("lab"), Namespace: "ns", Name: "pool-1", UID: types.UID("outlives-" + env.Namespace(t))},
-		Driver: "lab", Source: managementv3.NodeDriverSpec{Active: true, Builtin: true}, Name: "pool-1", Hostname: "pool-1",
-		Spec: map[string]any{"url": cloud.URL, "size": int64(1234567)}, Credential: map[string]string{"token": cloudToken},
-		Script: []byte("#!/bin/sh\n"), Save: func(context.Context, *nodedriver.State) error { return nil },
-	}
+	newHub := func() *jobs.Runner { return newJobRunner(t) }
+	m := jobMachine(t, cloud.URL)
 	started, goOn := make(chan struct{}, 10), make(chan struct{})
 	cloud.SetFault(func(_, path string) error {
 		if strings.HasSuffix(path, "/start") {
@@ -228,8 +250,8 @@ func TestJobOutlivesHub(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	next := newHub()
-	if outlived, err := next.Outlived(t.Context(), m.ID); err != nil || !outlived {
-		t.Fatalf("%t, %v", outlived, err)
+	if outlived, err := next.Outlived(t.Context(), m.ID); err != nil || outlived != nodedriver.OutlivedCreation {
+		t.Fatalf("%q, %v", outlived, err)
 	}
 	close(goOn)
 	addresses, log, err := next.Create(t.Context(), m)
@@ -272,11 +294,5 @@ func TestJobOutlivesHub(t *testing.T) {
 	if _, _, err = next.Create(t.Context(), m); !errors.As(err, &invalid) {
 		t.Errorf("got %T %v", err, err)
 	}
-	testenv.Until(t, "the Job to be gone", func() error {
-		outlived, err := next.Outlived(t.Context(), m.ID)
-		if err == nil && outlived {
-			err = errors.New("it exists")
-		}
-		return err
-	})
+	nothingOutlives(t, next, m)
 }

@@ -59,19 +59,24 @@ func machineCommands(t *testing.T, namespace string) {
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	testenv.Until(t, "the objects of Jobs to be deleted", func() error {
-		for _, list := range []client.ObjectList{
-			&batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
-		} {
-			err := jobClient(t).List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/component": "node-driver"})
-			if err != nil {
-				return err
-			}
-			if n := meta.LenList(list); n > 0 {
-				return fmt.Errorf("%d objects are left in %T", n, list)
-			}
-		}
-		return nil
+		return nothingLabeled(t, client.MatchingLabels{"app.kubernetes.io/component": "node-driver"})
 	})
+}
+
+// nothingLabeled looks for objects of Jobs that have labels.
+func nothingLabeled(t *testing.T, labels client.MatchingLabels) error {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+	} {
+		if err := jobClient(t).List(t.Context(), list, labels); err != nil {
+			return err
+		}
+		if n := meta.LenList(list); n > 0 {
+			return fmt.Errorf("%d objects are left in %T", n, list)
+		}
+	}
+	return nil
 }
 
 // noLeaks looks for the token where users and operators read.

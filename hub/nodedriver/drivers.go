@@ -10,8 +10,24 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 )
 
-// ErrInterrupted is the error of an operation that goes on after its context has ended, in a Job: its outcome is not known yet.
-var ErrInterrupted = errors.New("the operation goes on, and its outcome is not known yet")
+var (
+	// ErrInterrupted is the error of an operation that goes on after its context has ended, in a Job: its outcome is not known yet.
+	ErrInterrupted = errors.New("the operation goes on, and its outcome is not known yet")
+	// ErrNotStarted is the error of an operation whose context has ended while it waited for others: it has changed nothing.
+	ErrNotStarted = errors.New("the operation was canceled before it began")
+)
+
+// Outlived is what an earlier process of the hub has left of the operations of a machine.
+type Outlived string
+
+// What may be left.
+const (
+	OutlivedNothing Outlived = ""
+	// OutlivedCreation is a creation, which Create continues.
+	OutlivedCreation Outlived = "Creation"
+	// OutlivedRemains is a removal, or what an operation has written, such as a state that was not saved. Remove continues it, and cleans up.
+	OutlivedRemains Outlived = "Remains"
+)
 
 // Drivers runs node drivers: Local in processes of the hub, the package jobs in Jobs.
 type Drivers interface {
@@ -20,14 +36,14 @@ type Drivers interface {
 	// Flags returns the create flags of a driver, and the SHA-256 of its program in hex.
 	Flags(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) ([]plugin.Flag, string, error)
 	// Create removes what the state of a machine has, creates the machine, and runs its bootstrap data. log is the end of what the driver has
-	// written, without secrets, as is the text of the error. Whatever the outcome, the state was saved, unless the error is ErrInterrupted.
+	// written, without secrets, as is the text of the error. Whatever the outcome, the state was saved, unless the error is ErrInterrupted or
+	// ErrNotStarted.
 	Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error)
 	// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed. It ends a creation that
-	// has outlived the process of the hub that began it.
+	// has outlived the process of the hub that began it, and removes what that has created. The errors are those of Create.
 	Remove(ctx context.Context, m *Machine) (log string, err error)
-	// Outlived reports whether there is an operation of the machine that an earlier process of the hub has begun. Create and Remove continue
-	// it.
-	Outlived(ctx context.Context, id ID) (bool, error)
+	// Outlived returns what an earlier process of the hub has left of the operations of a machine.
+	Outlived(ctx context.Context, id ID) (Outlived, error)
 	// Forget ends all operations of a machine that is given up.
 	Forget(ctx context.Context, id ID) error
 }
@@ -57,8 +73,12 @@ func (l *Local) Flags(ctx context.Context, driver string, source *managementv3.N
 	return flags, program.Checksum, err
 }
 
-// Create removes what there is of a machine, and creates it, within CreateTimeout.
+// Create removes what there is of a machine, and creates it, within CreateTimeout, in which it waits for no other machine.
 func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
+	if err := l.Runner.acquire(ctx); err != nil {
+		return nil, "", err
+	}
+	defer l.Runner.release()
 	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
@@ -71,8 +91,15 @@ func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, lo
 	return l.Runner.Create(ctx, m)
 }
 
-// Remove removes a machine within RemoveTimeout.
+// Remove removes a machine within RemoveTimeout, in which it waits for no other machine.
 func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) {
+	if m.State.Config() == nil {
+		return "", nil
+	}
+	if err := l.Runner.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer l.Runner.release()
 	ctx, cancel := context.WithTimeout(ctx, RemoveTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
@@ -81,8 +108,8 @@ func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) 
 	return l.Runner.Remove(ctx, m)
 }
 
-// Outlived is false: processes end with the hub.
-func (l *Local) Outlived(context.Context, ID) (bool, error) { return false, nil }
+// Outlived is nothing: processes end with the hub.
+func (l *Local) Outlived(context.Context, ID) (Outlived, error) { return OutlivedNothing, nil }
 
 // Forget has nothing to do.
 func (l *Local) Forget(context.Context, ID) error { return nil }

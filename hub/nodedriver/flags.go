@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
@@ -19,6 +20,8 @@ type Runner struct {
 	// Dir holds the sandboxes. It must be on a file system from which programs can be run. Empty if the container of this process is the
 	// sandbox.
 	Dir string
+	// Grace is how long a driver may go on with a creation that was canceled.
+	Grace time.Duration
 	// slots bounds how many drivers make machines at a time.
 	slots chan struct{}
 }
@@ -28,7 +31,7 @@ const maxRunning = 10
 
 // NewRunner returns a Runner with its sandboxes in dir/run. It removes those that a hub has left there that was killed.
 func NewRunner(dir string) (*Runner, error) {
-	r := &Runner{Dir: filepath.Join(dir, "run"), slots: make(chan struct{}, maxRunning)}
+	r := &Runner{Dir: filepath.Join(dir, "run"), Grace: localGrace, slots: make(chan struct{}, maxRunning)}
 	if dir == "" {
 		return r, nil // there is no program either
 	}
@@ -39,7 +42,7 @@ func NewRunner(dir string) (*Runner, error) {
 }
 
 // NewContained returns a Runner in a container that was made for one operation of a driver.
-func NewContained() *Runner { return &Runner{slots: make(chan struct{}, 1)} }
+func NewContained() *Runner { return &Runner{Grace: containedGrace, slots: make(chan struct{}, 1)} }
 
 // sandbox makes the sandbox of a program.
 func (r *Runner) sandbox(program *programs.Program) (*sandbox.Sandbox, error) {

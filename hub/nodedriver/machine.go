@@ -31,6 +31,10 @@ const (
 	// saveInterval is the pause between looks at the state during a creation. A hub that is killed in between may leave an instance of which
 	// nothing is known.
 	saveInterval = time.Second
+	// localGrace and containedGrace are how long a driver may go on with a creation that was canceled: until the cloud has answered it, nobody
+	// knows the instance that it is creating. A Pod is killed after 30 s.
+	localGrace     = 3 * time.Minute
+	containedGrace = 20 * time.Second
 )
 
 // Machine is a machine to be created or removed.
@@ -66,18 +70,14 @@ type ID struct {
 	Machine string
 }
 
-// Address is an address of a machine: one that only its neighbours reach, or not.
-type Address struct {
-	Internal bool
-	Address  string
-}
-
 // session is a running driver for a machine.
 type session struct {
 	*plugin.Driver
 	box    *sandbox.Sandbox
 	log    *plugin.Log
 	fields []schema.Field
+	// grace is that of the Runner.
+	grace time.Duration
 }
 
 // open starts the driver of a machine with the files of its state. files are the fields that take the content of a file; where the driver
@@ -87,7 +87,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 	if err != nil {
 		return nil, err
 	}
-	s := &session{box: box, log: log}
+	s := &session{box: box, log: log, grace: r.Grace}
 	if m.State == nil {
 		m.State = &State{Name: m.Name, Files: map[string][]byte{}}
 	}
@@ -117,23 +117,22 @@ func (s *session) end() error {
 	return s.box.Close()
 }
 
-// acquire waits for a slot.
+// acquire waits for a slot. The error is ErrNotStarted.
 func (r *Runner) acquire(ctx context.Context) error {
 	select {
 	case r.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for other machines to be created: %w", ctx.Err())
+		return ErrNotStarted
 	}
 }
+
+// release gives the slot back.
+func (r *Runner) release() { <-r.slots }
 
 // Create creates a machine and runs its bootstrap data, and returns its addresses. log is the end of what the driver has written, without
 // secrets, as is the text of the error. Whatever the outcome, the state was saved: Remove removes what there is.
 func (r *Runner) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
-	if err := r.acquire(ctx); err != nil {
-		return nil, "", err
-	}
-	defer func() { <-r.slots }()
 	output := plugin.NewLog(m.secrets()...)
 	err = func() (err error) {
 		s, err := r.open(ctx, m, m.Files, output)
@@ -200,7 +199,7 @@ func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
 	if err := m.save(ctx, s); err != nil {
 		return nil, err
 	}
-	return addressesOf(m.State.Config()), nil
+	return m.State.Addresses(), nil
 }
 
 // configure gives a driver that knows of no machine yet the values of its flags.
@@ -215,10 +214,16 @@ func (m *Machine) configure(ctx context.Context, s *session, given map[string]an
 	return s.SetFlags(ctx, given)
 }
 
-// createSaving has the driver create the machine. Meanwhile and at the end it saves the state, by which the machine is found again.
+// createSaving has the driver create the machine. Meanwhile and at the end it saves the state, by which the machine is found again. A
+// driver whose creation is canceled has the grace to learn from its cloud what it has created.
 func (m *Machine) createSaving(ctx context.Context, s *session) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("creating the machine: %w", err)
+	}
+	creating, cancel := delayCancel(ctx, s.grace)
+	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Create(ctx, CreateTimeout) }()
+	go func() { done <- s.Create(creating, CreateTimeout) }()
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
 	for {
@@ -235,8 +240,24 @@ func (m *Machine) createSaving(ctx context.Context, s *session) error {
 			return errors.Join(err, unsaved)
 		case <-ticker.C:
 			// A driver that is busy may not answer; it is asked again.
-			_ = m.save(ctx, s)
+			_ = m.save(creating, s)
 		}
+	}
+}
+
+// delayCancel returns a context that ends a delay after its parent.
+func delayCancel(parent context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		select {
+		case <-time.After(delay):
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 
@@ -251,6 +272,9 @@ func (m *Machine) save(ctx context.Context, s *session) error {
 	}
 	next := &State{Name: m.Name, Files: maps.Clone(m.State.Files)}
 	if err := errors.Join(next.read(s.box), next.setConfig(m.Driver, config)); err != nil {
+		return err
+	}
+	if err := next.fit(); err != nil {
 		return err
 	}
 	if maps.EqualFunc(next.Files, m.State.Files, bytes.Equal) {
@@ -275,22 +299,4 @@ func waitRunning(ctx context.Context, s *session) error {
 		case <-time.After(stateInterval):
 		}
 	}
-}
-
-// addressesOf are the addresses in a driver's configuration.
-func addressesOf(config json.RawMessage) []Address {
-	var known struct{ IPAddress, PrivateIPAddress, IPv6Address string }
-	if json.Unmarshal(config, &known) != nil {
-		return nil
-	}
-	var out []Address
-	add := func(address string, internal bool) {
-		if address != "" && len(address) < 256 {
-			out = append(out, Address{internal, address})
-		}
-	}
-	add(known.PrivateIPAddress, true)
-	add(known.IPAddress, known.PrivateIPAddress == "")
-	add(known.IPv6Address, false)
-	return out
 }

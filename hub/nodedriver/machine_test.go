@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -223,26 +222,6 @@ func TestDriverDies(t *testing.T) {
 		t.Fatalf("%d instances, %v: %s", cloud.Made(), err, log)
 	}
 	noSecrets(t, err, log)
-	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
-		t.Errorf("got %v, left %v", err, cloud.Instances())
-	}
-}
-
-func TestCanceledCreate(t *testing.T) {
-	t.Parallel()
-	cloud, runner, m := setup(t, "")
-	ctx, cancel := context.WithCancel(t.Context())
-	cloud.SetFault(func(method, path string) error {
-		if strings.HasSuffix(path, "/start") && method == http.MethodPost {
-			cancel()
-			<-t.Context().Done()
-		}
-		return nil
-	})
-	if _, _, err := runner.Create(ctx, m); err == nil {
-		t.Fatal("created")
-	}
-	cloud.SetFault(nil)
 	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
 		t.Errorf("got %v, left %v", err, cloud.Instances())
 	}

@@ -14,10 +14,6 @@ func (r *Runner) Remove(ctx context.Context, m *Machine) (log string, err error)
 	if m.State.Config() == nil {
 		return "", nil
 	}
-	if err := r.acquire(ctx); err != nil {
-		return "", err
-	}
-	defer func() { <-r.slots }()
 	output := plugin.NewLog(m.secrets()...)
 	config, err := r.withCredential(ctx, m, output)
 	if err == nil {

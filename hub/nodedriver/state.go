@@ -3,6 +3,7 @@ package nodedriver
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"encoding/pem"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -22,9 +24,11 @@ const (
 	configFile = "config.json"
 	// keepFile is there so that the directory is.
 	keepFile = ".keep"
-	// maxState is the size of all files of a machine; a Secret holds at most 1 MiB of them, compressed.
-	maxState = 4 << 20
-	maxFiles = 100
+	// maxState is the size of all files of a machine that are read. maxEncoded is that of the encoded state that is written: a Secret holds at
+	// most 1 MiB, and in the order of a Job the state is base64 and has the bootstrap data beside it.
+	maxState   = 4 << 20
+	maxEncoded = 512 << 10
+	maxFiles   = 100
 )
 
 // The keys of a machine state Secret that others read, too.
@@ -146,7 +150,7 @@ func (s *State) write(box *sandbox.Sandbox) error {
 	return nil
 }
 
-// read takes the files from a sandbox. Links, and files that are large or no state, are left out.
+// read takes the files from a sandbox, the smallest first. Links, and files that are large or no state, are left out.
 func (s *State) read(box *sandbox.Sandbox) error {
 	dir := Dir(s.Name)[1:]
 	opened, err := box.Root().Open(dir)
@@ -158,18 +162,24 @@ func (s *State) read(box *sandbox.Sandbox) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the files of the machine: %w", err)
 	}
-	left := int64(maxState / 2)
+	var files []os.FileInfo
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || !plain(entry.Name()) || entry.Name() == configFile || entry.Name() == keepFile ||
-			info.Size() > left {
-			continue
+		if err == nil && info.Mode().IsRegular() && plain(info.Name()) && info.Name() != configFile && info.Name() != keepFile {
+			files = append(files, info)
 		}
-		content, err := readFile(box, path.Join(dir, entry.Name()), left)
+	}
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return cmp.Compare(a.Size(), b.Size()) })
+	left := int64(maxState / 2)
+	for _, file := range files {
+		if file.Size() > left {
+			break
+		}
+		content, err := readFile(box, path.Join(dir, file.Name()), left)
 		if err != nil {
 			return err
 		}
-		s.Files[entry.Name()] = content
+		s.Files[file.Name()] = content
 		left -= int64(len(content))
 	}
 	return nil
@@ -189,14 +199,39 @@ func readFile(box *sandbox.Sandbox, name string, limit int64) ([]byte, error) {
 	return content, nil
 }
 
+// fit leaves out files of the driver, the largest first, until the encoded state is small enough. The configuration, the SSH key and the
+// contents of fields stay: without them the machine could not be removed or reached.
+func (s *State) fit() error {
+	needed := []string{configFile, s.keyFile(), s.keyFile() + ".pub"}
+	optional := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Files)), func(name string) bool {
+		return slices.Contains(needed, name) || strings.HasPrefix(name, fieldPrefix)
+	})
+	slices.SortStableFunc(optional, func(a, b string) int { return len(s.Files[b]) - len(s.Files[a]) })
+	for {
+		encoded, err := s.Encode()
+		if err != nil || len(encoded) <= maxEncoded {
+			return err
+		}
+		if len(optional) == 0 {
+			return fmt.Errorf("the state of the machine has %d bytes, more than the %d that a Secret holds", len(encoded), maxEncoded)
+		}
+		delete(s.Files, optional[0])
+		optional = optional[1:]
+	}
+}
+
+// keyFile is the name of the file with the private SSH key.
+func (s *State) keyFile() string {
+	var known struct{ SSHKeyPath string }
+	if json.Unmarshal(s.Config(), &known) == nil && known.SSHKeyPath != "" {
+		return path.Base(known.SSHKeyPath)
+	}
+	return "id_rsa"
+}
+
 // SSHKey returns the private key with which the machine is reached, as PEM; nil if the driver has saved none.
 func (s *State) SSHKey() []byte {
-	var known struct{ SSHKeyPath string }
-	name := "id_rsa"
-	if json.Unmarshal(s.Config(), &known) == nil && known.SSHKeyPath != "" {
-		name = path.Base(known.SSHKeyPath)
-	}
-	block, _ := pem.Decode(s.Files[name])
+	block, _ := pem.Decode(s.Files[s.keyFile()])
 	if block == nil {
 		return nil
 	}

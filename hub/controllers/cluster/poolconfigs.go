@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,15 +82,20 @@ func (r *Reconciler) checkDriver(ctx context.Context, field, driver string) (*ca
 	return nil, nil
 }
 
-// ownConfig makes the Cluster an owner of a machine configuration that has none, so that it is moved and deleted with the Cluster.
+// ownConfig makes the Cluster an owner of a machine configuration that only Clusters own, or nobody, so that it is moved with them, and
+// deleted with the last one.
 func (r *Reconciler) ownConfig(ctx context.Context, p *poolScope, config *unstructured.Unstructured) error {
-	if len(config.GetOwnerReferences()) > 0 {
-		return nil
+	owners := config.GetOwnerReferences()
+	for _, owner := range owners {
+		group, err := runtimeschema.ParseGroupVersion(owner.APIVersion)
+		if err != nil || group.Group != provisioningv1.GroupVersion.Group || owner.Kind != "Cluster" || owner.UID == p.cluster.UID {
+			return nil //nolint:nilerr // it is ours, or belongs to something else
+		}
 	}
 	owned := config.DeepCopy()
-	owned.SetOwnerReferences([]metav1.OwnerReference{{
+	owned.SetOwnerReferences(append(owners, metav1.OwnerReference{
 		APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: p.cluster.Name, UID: p.cluster.UID,
-	}})
+	}))
 	patch := client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, owned, patch, fieldOwner); err != nil {
 		return fmt.Errorf("setting the owner of %s %s: %w", config.GetKind(), config.GetName(), err)

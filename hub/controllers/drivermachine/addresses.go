@@ -9,20 +9,13 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
-	"github.com/drover-dev/drover/hub/util/objects"
-	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // reportAddresses writes the addresses of a machine that has been created into an annotation of its RKEBootstrap: the machine is given its
 // first plan for that, and the Machine of Cluster API has no addresses before it has a Node.
 func (m *machines) reportAddresses(ctx context.Context, s *scope) error {
-	ref := s.machine.Spec.Bootstrap.ConfigRef
-	if !rkev1.Refers(ref, "RKEBootstrap") {
-		return nil
-	}
-	bootstrap := &rkev1.RKEBootstrap{}
-	found, err := objects.Get(ctx, m.Client, client.ObjectKey{Namespace: s.machine.Namespace, Name: ref.Name}, bootstrap)
-	if err != nil || !found || ownership.OfMachine(bootstrap, s.machine) != nil {
+	bootstrap, err := m.bootstrap(ctx, s.machine)
+	if err != nil || bootstrap == nil {
 		return err
 	}
 	var addresses machinestate.Addresses

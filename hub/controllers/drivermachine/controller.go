@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.mgr, r.options = mgr.GetClient(), mgr, opts
 	r.started = map[string]*machines{}
-	r.operations = &operations{running: map[types.UID]*operation{}, parent: ctx}
+	r.operations = newOperations(ctx)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("drivermachines").
 		For(&managementv3.NodeDriver{}).

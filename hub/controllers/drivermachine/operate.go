@@ -3,11 +3,18 @@ package drivermachine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/util/message"
@@ -15,7 +22,7 @@ import (
 
 // startCreate removes what an earlier attempt has left, and creates the machine. An attempt that has outlived the process of the hub that
 // began it is continued, and not counted again.
-func (m *machines) startCreate(object *unstructured.Unstructured, work *nodedriver.Machine) {
+func (m *machines) startCreate(object *unstructured.Unstructured, machine *clusterv1.Machine, work *nodedriver.Machine) {
 	m.start(object, false, func(ctx context.Context) error {
 		outlived, err := m.drivers.Outlived(ctx, work.ID)
 		if err != nil {
@@ -23,7 +30,7 @@ func (m *machines) startCreate(object *unstructured.Unstructured, work *nodedriv
 		}
 		attempt := 0
 		err = m.writeState(ctx, object, "", func(s *stored) error {
-			if !outlived {
+			if outlived != nodedriver.OutlivedCreation {
 				s.progress.Attempt++
 			}
 			attempt = s.progress.Attempt
@@ -33,21 +40,49 @@ func (m *machines) startCreate(object *unstructured.Unstructured, work *nodedriv
 		if err != nil {
 			return err
 		}
-		addresses, log, err := m.drivers.Create(ctx, work)
+		var log string
+		if outlived == nodedriver.OutlivedRemains || outlived == nodedriver.OutlivedNothing && attempt > 1 {
+			log, err = m.removeEarlier(ctx, object, machine, work)
+		}
+		var addresses []nodedriver.Address
+		if err == nil {
+			addresses, log, err = m.drivers.Create(ctx, work)
+		}
 		if errors.Is(err, nodedriver.ErrInterrupted) {
 			return nil
 		}
 		var final *nodedriver.InvalidError
-		return m.writeState(context.WithoutCancel(ctx), object, log, func(s *stored) error {
-			if err == nil {
+		return m.writeOutcome(ctx, object, log, func(s *stored) error {
+			switch {
+			case err == nil:
 				s.progress = progress{Phase: phaseCreated, Attempt: attempt, Addresses: addresses}
-				return nil
+			case errors.Is(err, nodedriver.ErrNotStarted):
+				s.progress.Attempt = attempt - 1
+			default:
+				s.progress.Error, s.progress.Final = message.Bound(err.Error(), maxError), errors.As(err, &final)
+				s.progress.NotBefore = m.now().Add(backoff(attempt))
 			}
-			s.progress.Error, s.progress.Final = message.Bound(err.Error(), maxError), errors.As(err, &final)
-			s.progress.NotBefore = m.now().Add(backoff(attempt))
 			return nil
 		})
 	})
+}
+
+// removeEarlier removes the machine of an earlier attempt, which may have registered, and then lets that of the next one register: in the
+// other order, the earlier one could register again.
+func (m *machines) removeEarlier(ctx context.Context, object *unstructured.Unstructured, machine *clusterv1.Machine,
+	work *nodedriver.Machine) (log string, err error) {
+	if log, err = m.drivers.Remove(ctx, work); err != nil {
+		return log, fmt.Errorf("removing what an earlier attempt has left: %w", err)
+	}
+	work.State = nil
+	err = m.writeState(ctx, object, log, func(s *stored) error {
+		s.state = nil
+		return nil
+	})
+	if err != nil {
+		return log, err
+	}
+	return log, m.clearRegistration(ctx, machine)
 }
 
 // maxError is the length of an error that is kept, in bytes.
@@ -57,10 +92,10 @@ const maxError = 1024
 func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine) {
 	m.start(object, true, func(ctx context.Context) error {
 		log, err := m.drivers.Remove(ctx, work)
-		if errors.Is(err, nodedriver.ErrInterrupted) {
+		if errors.Is(err, nodedriver.ErrInterrupted) || errors.Is(err, nodedriver.ErrNotStarted) {
 			return nil
 		}
-		return m.writeState(context.WithoutCancel(ctx), object, log, func(s *stored) error {
+		return m.writeOutcome(ctx, object, log, func(s *stored) error {
 			if err == nil {
 				s.progress.Phase, s.progress.Error, s.state = phaseRemoved, "", nil
 				return nil
@@ -73,12 +108,39 @@ func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriv
 	})
 }
 
-// start runs an operation; its end brings the next reconcile.
+// start runs an operation; its end brings the next reconcile, which tells the user of its error and waits before the next one.
 func (m *machines) start(object *unstructured.Unstructured, removal bool, do func(context.Context) error) {
 	logger := ctrl.Log.WithName("drivermachine").WithValues(m.kind.Kind, client.ObjectKeyFromObject(object))
-	m.operations.start(object.GetUID(), removal, func(ctx context.Context) {
-		if err := do(ctx); err != nil {
-			logger.Error(err, "Writing the state of the machine failed")
+	m.operations.start(object.GetUID(), removal, m.now, func(ctx context.Context) error {
+		err := do(ctx)
+		if err != nil {
+			logger.Error(err, "Operation of the node driver failed")
 		}
+		return err
 	}, func() { m.events <- event.GenericEvent{Object: object} })
+}
+
+// lastWrites is how often the outcome of an operation that was canceled is written.
+const lastWrites = 5
+
+// writeOutcome is writeState for the outcome of an operation, which nothing else knows: a machine that was created would be created again
+// without it. It writes again after conflicts and errors that pass, until ctx ends, and then a few times more.
+func (m *machines) writeOutcome(ctx context.Context, object *unstructured.Unstructured, log string, change func(*stored) error) error {
+	pause := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Cap: 30 * time.Second, Steps: math.MaxInt32}
+	for writes := 1; ; writes++ {
+		err := m.writeState(context.WithoutCancel(ctx), object, log, change)
+		if err == nil || !passes(err) || ctx.Err() != nil && writes >= lastWrites {
+			return err
+		}
+		select {
+		case <-time.After(pause.Step()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// passes reports whether a later write may succeed though nobody has changed anything.
+func passes(err error) bool {
+	return !errors.Is(err, errRefused) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) &&
+		!apierrors.IsRequestEntityTooLargeError(err)
 }

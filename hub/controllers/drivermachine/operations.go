@@ -3,6 +3,7 @@ package drivermachine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -11,6 +12,8 @@ import (
 type operations struct {
 	mutex   sync.Mutex
 	running map[types.UID]*operation
+	// failures are those of machines whose last operation has failed.
+	failures map[types.UID]*failure
 	// parent ends with the hub.
 	parent context.Context //nolint:containedctx
 }
@@ -20,6 +23,20 @@ type operation struct {
 	cancel  context.CancelFunc
 }
 
+// failure is why an operation could not begin, or not write its outcome: what is in the machine state Secret does not tell.
+type failure struct {
+	removal bool
+	err     error
+	// times is how often it has failed in a row.
+	times int
+	// notBefore is when it may begin again.
+	notBefore time.Time
+}
+
+func newOperations(parent context.Context) *operations {
+	return &operations{running: map[types.UID]*operation{}, failures: map[types.UID]*failure{}, parent: parent}
+}
+
 // get returns the operation of a machine; nil if there is none.
 func (o *operations) get(machine types.UID) *operation {
 	o.mutex.Lock()
@@ -27,8 +44,25 @@ func (o *operations) get(machine types.UID) *operation {
 	return o.running[machine]
 }
 
+// failure returns how the last operation of a machine has failed; nil if it has not, or was another one.
+func (o *operations) failure(machine types.UID, removal bool) *failure {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if f := o.failures[machine]; f != nil && f.removal == removal {
+		return f
+	}
+	return nil
+}
+
+// forget drops what is known of a machine that is gone.
+func (o *operations) forget(machine types.UID) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	delete(o.failures, machine)
+}
+
 // start runs an operation of a machine that has none. ended is called after it is over and forgotten.
-func (o *operations) start(machine types.UID, removal bool, do func(context.Context), ended func()) {
+func (o *operations) start(machine types.UID, removal bool, now func() time.Time, do func(context.Context) error, ended func()) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if o.running[machine] != nil {
@@ -38,10 +72,26 @@ func (o *operations) start(machine types.UID, removal bool, do func(context.Cont
 	o.running[machine] = &operation{removal: removal, cancel: cancel}
 	go func() {
 		defer cancel()
-		do(ctx)
+		err := do(ctx)
 		o.mutex.Lock()
 		delete(o.running, machine)
+		o.record(machine, removal, err, now)
 		o.mutex.Unlock()
 		ended()
 	}()
+}
+
+// record notes how an operation has ended.
+func (o *operations) record(machine types.UID, removal bool, err error, now func() time.Time) {
+	before := o.failures[machine]
+	delete(o.failures, machine)
+	if err == nil {
+		return
+	}
+	f := &failure{removal: removal, err: err, times: 1}
+	if before != nil && before.removal == removal {
+		f.times += before.times
+	}
+	f.notBefore = now().Add(backoff(f.times))
+	o.failures[machine] = f
 }

@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,11 +26,8 @@ import (
 
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/message"
 )
-
-// ForceRemoveAnnotation, on a machine that is being deleted, gives up on having its driver remove it: what is left of it at its cloud is
-// for its owner to delete.
-const ForceRemoveAnnotation = "provisioning.cattle.io/force-machine-remove"
 
 // machines reconciles the machines of one driver.
 type machines struct {
@@ -65,6 +61,10 @@ type scope struct {
 	nodeUnknown bool
 	node        *corev1.Node
 	paused      bool
+	// gone is true once a machine that is being deleted needs its finalizer no more.
+	gone bool
+	// incomplete is true of a reconcile that has ended with an error, and has found nothing that it could tell.
+	incomplete bool
 }
 
 // Reconcile writes the machine once at the end.
@@ -81,7 +81,12 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 		return ctrl.Result{}, err
 	}
 	defer func() {
-		reterr = kerrors.NewAggregate([]error{reterr, m.write(ctx, before, s)})
+		s.incomplete = reterr != nil && s.created == nil && s.found == nil && s.removal == nil
+		err := m.write(ctx, before, s)
+		if err == nil && s.gone {
+			err = m.deleteState(ctx, s.stored)
+		}
+		reterr = kerrors.NewAggregate([]error{reterr, err})
 	}()
 	s.paused = annotations.HasPaused(s.object) || s.cluster != nil && annotations.IsPaused(s.cluster, s.object)
 	if s.paused {
@@ -90,12 +95,17 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 	// Before the state: an operation is forgotten after it has written its outcome, so that a state that is read later has the outcome of
 	// all that do not run. In the other order, a machine that was created in between would be created again.
 	s.running = m.operations.get(s.object.GetUID())
+	var unusable *cause.Cause
 	var err error
-	if s.stored, s.created, err = m.readState(ctx, s.object); err != nil || s.created != nil {
+	if s.stored, unusable, err = m.readState(ctx, s.object); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !s.object.GetDeletionTimestamp().IsZero() {
-		return m.reconcileDelete(ctx, s)
+		return m.reconcileDelete(ctx, s, unusable)
+	}
+	if unusable != nil {
+		s.created = unusable
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
 	}
 	if s.machine == nil {
 		s.created = cause.New("WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this %s", m.kind.Kind)
@@ -147,12 +157,15 @@ func (m *machines) readOwners(ctx context.Context, s *scope) error {
 // reconcileCreate has the driver create the machine; created says what that waits for.
 func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, error) {
 	p := s.stored.progress
+	failed := m.operations.failure(s.object.GetUID(), false)
 	switch {
 	case p.Phase == phaseCreated:
 		return ctrl.Result{}, nil
 	case s.running != nil:
 		s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", max(1, p.Attempt), maxAttempts)
 		return ctrl.Result{}, nil
+	case hasJoined(s):
+		return m.adopt(ctx, s)
 	case p.Final || p.Attempt >= maxAttempts && p.Error != "":
 		s.created = cause.New("CreateFailed", "Creating the machine failed for good (attempt %d of %d): %s; correct the machine "+
 			"configuration or the cloud credential, then delete the Machine", p.Attempt, maxAttempts, p.Error)
@@ -161,6 +174,10 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.Attempt, maxAttempts,
 			p.NotBefore.UTC().Format(time.RFC3339), p.Error)
 		return ctrl.Result{RequeueAfter: p.NotBefore.Sub(m.now())}, nil
+	case failed != nil && failed.notBefore.After(m.now()):
+		s.created = cause.New("CreateError", "Creating the machine could not begin or be recorded (the next attempt at %s): %s",
+			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), maxError))
+		return ctrl.Result{RequeueAfter: failed.notBefore.Sub(m.now())}, nil
 	case s.cluster == nil || !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
 		s.created = cause.New("WaitingForClusterInfrastructure", "Waiting for the infrastructure of Cluster %s to be provisioned",
 			s.machine.Spec.ClusterName)
@@ -175,66 +192,9 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{RequeueAfter: retryInterval}, err
 	}
 	s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", p.Attempt+1, maxAttempts)
-	m.startCreate(s.object.DeepCopy(), work)
+	m.startCreate(s.object.DeepCopy(), s.machine.DeepCopy(), work)
 	return ctrl.Result{}, nil
 }
 
-// retryInterval is after which a missing driver or credential is looked for again: Secrets of other namespaces are not watched.
+// retryInterval is after which a missing driver, credential or state is looked for again: Secrets are not watched.
 const retryInterval = 30 * time.Second
-
-// reconcileDelete has the driver remove the machine; removal says what that waits for.
-func (m *machines) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(s.object, Finalizer) {
-		return ctrl.Result{}, nil
-	}
-	p := s.stored.progress
-	if s.running != nil {
-		if !s.running.removal {
-			s.running.cancel()
-		}
-		s.removal = cause.New("Deleting", "Waiting for the node driver to end or to remove the machine")
-		return ctrl.Result{}, nil
-	}
-	gone, err := m.isGone(ctx, s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if gone {
-		if err := m.removeState(ctx, s.stored); err != nil {
-			return ctrl.Result{}, err
-		}
-		controllerutil.RemoveFinalizer(s.object, Finalizer)
-		return ctrl.Result{}, nil
-	}
-	if p.RemovalAttempt > 0 && p.NotBefore.After(m.now()) {
-		s.removal = cause.New("DeleteError", "Removing the machine failed (%d times, the next attempt at %s): %s; to give up on it, set the "+
-			"annotation %s=true and delete the machine at its cloud by hand", p.RemovalAttempt, p.NotBefore.UTC().Format(time.RFC3339), p.Error,
-			ForceRemoveAnnotation)
-		return ctrl.Result{RequeueAfter: p.NotBefore.Sub(m.now())}, nil
-	}
-	work, fault, err := m.prepare(ctx, s, true)
-	if err != nil || fault != nil {
-		s.removal = fault
-		return ctrl.Result{RequeueAfter: retryInterval}, err
-	}
-	s.removal = cause.New("Deleting", "The node driver is removing the machine")
-	m.startRemove(s.object.DeepCopy(), work)
-	return ctrl.Result{}, nil
-}
-
-// isGone reports whether the driver has nothing left to remove, or shall not.
-func (m *machines) isGone(ctx context.Context, s *scope) (bool, error) {
-	id := m.id(s)
-	if s.object.GetAnnotations()[ForceRemoveAnnotation] == "true" {
-		return true, m.drivers.Forget(ctx, id)
-	}
-	if s.stored.progress.Phase == phaseRemoved {
-		return true, nil
-	}
-	if s.stored.state.Config() != nil {
-		return false, nil
-	}
-	// Nothing was saved, unless by a Job whose state the hub has not read yet.
-	outlived, err := m.drivers.Outlived(ctx, id)
-	return !outlived, err
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,7 +57,11 @@ type stored struct {
 	state    *nodedriver.State
 }
 
-// readState reads the state of a machine. It is empty where there is none; a Cause tells of a Secret that is another's.
+// errRefused is of a machine state Secret that is not written, since it is another's or not readable.
+var errRefused = errors.New("the state of the machine cannot be written")
+
+// readState reads the state of a machine. It is empty where there is none; a Cause tells of a Secret that is another's, or not readable.
+// One without a controller is that of the machine of its name: Rancher sets none.
 func (m *machines) readState(ctx context.Context, machine client.Object) (*stored, *cause.Cause, error) {
 	s := &stored{secret: &corev1.Secret{}}
 	key := client.ObjectKey{Namespace: machine.GetNamespace(), Name: rkev1.MachineStateSecretName(machine.GetName())}
@@ -68,17 +73,20 @@ func (m *machines) readState(ctx context.Context, machine client.Object) (*store
 		s.secret = nil
 		return s, nil, nil
 	}
-	if s.secret.Type != rkev1.MachineStateSecretType || !metav1.IsControlledBy(s.secret, machine) {
-		return nil, cause.New("StateSecretNotOwned", "Secret %s is no machine state Secret of this machine; delete it", key.Name), nil
+	owner := metav1.GetControllerOf(s.secret)
+	if s.secret.Type != rkev1.MachineStateSecretType || owner != nil && owner.UID != machine.GetUID() {
+		return &stored{}, cause.New("StateSecretNotOwned", "Secret %s must be of type %s and have no other controller than this machine "+
+			"(UID %s); if it is the state of this machine, remove its owner reference: without it the node driver cannot remove the machine",
+			key.Name, rkev1.MachineStateSecretType, machine.GetUID()), nil
 	}
 	if raw := s.secret.Data[progressKey]; len(raw) > 0 {
 		if err := json.Unmarshal(raw, &s.progress); err != nil {
-			return nil, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, progressKey, err), nil
+			return s, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, progressKey, err), nil
 		}
 	}
 	if raw := s.secret.Data[stateKey]; len(raw) > 0 {
 		if s.state, err = nodedriver.Decode(nodedriver.InstanceName(machine.GetName()), raw); err != nil {
-			return nil, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, stateKey, err), nil
+			return s, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, stateKey, err), nil
 		}
 	}
 	return s, nil, nil
@@ -91,7 +99,7 @@ func (m *machines) writeState(ctx context.Context, machine client.Object, log st
 		return err
 	}
 	if refused != nil {
-		return fmt.Errorf("writing the state of the machine: %s", refused.Message)
+		return fmt.Errorf("%w: %s", errRefused, refused.Message)
 	}
 	before := s.secret.DeepCopy()
 	if s.secret == nil {
@@ -113,11 +121,7 @@ func (m *machines) writeState(ctx context.Context, machine client.Object, log st
 			return err
 		}
 	}
-	if before == nil {
-		s.secret.Data = data
-		return m.Client.Create(ctx, s.secret, fieldOwner)
-	}
-	same := len(before.Data) == len(data)
+	same := before != nil && len(before.Data) == len(data)
 	for key, value := range data {
 		same = same && bytes.Equal(before.Data[key], value)
 	}
@@ -125,7 +129,21 @@ func (m *machines) writeState(ctx context.Context, machine client.Object, log st
 		return nil
 	}
 	s.secret.Data = data
-	return m.Client.Update(ctx, s.secret, fieldOwner)
+	if before == nil {
+		err = m.Client.Create(ctx, s.secret, fieldOwner)
+	} else {
+		if metav1.GetControllerOf(s.secret) == nil {
+			s.secret.OwnerReferences = append(s.secret.OwnerReferences, *metav1.NewControllerRef(machine, m.kind))
+		}
+		if s.secret.DeletionTimestamp.IsZero() {
+			controllerutil.AddFinalizer(s.secret, Finalizer)
+		}
+		err = m.Client.Update(ctx, s.secret, fieldOwner)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the state of the machine: %w", err)
+	}
+	return nil
 }
 
 // newStateSecret is a Secret that stays until the machine is removed, even if its namespace is deleted.
@@ -143,8 +161,8 @@ func (m *machines) newStateSecret(machine client.Object) *corev1.Secret {
 	}
 }
 
-// removeState deletes the Secret of a machine that is removed.
-func (m *machines) removeState(ctx context.Context, s *stored) error {
+// releaseState lets the Secret of a machine that is removed be deleted. It is there until the machine is gone, which it says was removed.
+func (m *machines) releaseState(ctx context.Context, s *stored) error {
 	if s.secret == nil {
 		return nil
 	}
@@ -153,6 +171,14 @@ func (m *machines) removeState(ctx context.Context, s *stored) error {
 		if err := m.Client.Patch(ctx, s.secret, client.MergeFrom(before), fieldOwner); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the finalizer of Secret %s: %w", s.secret.Name, err)
 		}
+	}
+	return nil
+}
+
+// deleteState deletes the Secret of a machine that is gone.
+func (m *machines) deleteState(ctx context.Context, s *stored) error {
+	if s.secret == nil {
+		return nil
 	}
 	return objects.Delete(ctx, m.Client, s.secret)
 }

@@ -94,7 +94,7 @@ func setStatus(s *scope, status *machineStatus) error {
 		paused.Status, paused.Reason = metav1.ConditionTrue, clusterv1.PausedReason
 	}
 	set(paused)
-	if s.paused || s.stored == nil && s.created == nil {
+	if s.paused || s.incomplete || s.stored == nil {
 		return nil
 	}
 	if s.removal != nil {

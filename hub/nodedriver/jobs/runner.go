@@ -3,16 +3,11 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -78,6 +73,9 @@ func (r *Runner) Flags(ctx context.Context, driver string, source *managementv3.
 
 // Create has a Job create a machine, or waits for the one that does.
 func (r *Runner) Create(ctx context.Context, m *nodedriver.Machine) ([]nodedriver.Address, string, error) {
+	if log, err := r.endRemoval(ctx, m); err != nil {
+		return nil, log, err
+	}
 	result, err := r.operate(ctx, create, m)
 	if err != nil {
 		return nil, "", err
@@ -91,20 +89,30 @@ func (r *Runner) Create(ctx context.Context, m *nodedriver.Machine) ([]nodedrive
 	return addresses, result.Log, result.err()
 }
 
+// endRemoval waits for a Job that removes the machine. Its result is none of a creation.
+func (r *Runner) endRemoval(ctx context.Context, m *nodedriver.Machine) (log string, err error) {
+	running, err := r.get(ctx, m.ID)
+	if err == nil && running != nil && isRemoval(running) {
+		if log, err = r.Remove(ctx, m); err == nil {
+			m.State = nil
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return "", nodedriver.ErrNotStarted
+	}
+	return log, err
+}
+
 // Remove ends a Job that creates the machine, and has another one remove it.
 func (r *Runner) Remove(ctx context.Context, m *nodedriver.Machine) (string, error) {
-	running, found, err := r.get(ctx, m.ID)
-	if err != nil {
+	removing, err := r.endCreation(ctx, m)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", nodedriver.ErrInterrupted
+	case err != nil:
 		return "", err
-	}
-	if found && running.Labels[removeLabel] != "true" {
-		if err := r.end(ctx, machineJob(m.ID, &order{Operation: create}), saver(ctx, m)); err != nil {
-			return "", err
-		}
-		found = false
-	}
-	if !found && m.State.Config() == nil {
-		return "", nil
+	case !removing && m.State.Config() == nil:
+		return "", r.delete(ctx, machineJob(m.ID, &order{}))
 	}
 	result, err := r.operate(ctx, remove, m)
 	if err != nil {
@@ -113,10 +121,45 @@ func (r *Runner) Remove(ctx context.Context, m *nodedriver.Machine) (string, err
 	return result.Log, result.err()
 }
 
-// Outlived reports whether there is a Job of the machine.
-func (r *Runner) Outlived(ctx context.Context, id nodedriver.ID) (bool, error) {
-	_, found, err := r.get(ctx, id)
-	return found, err
+// endCreation ends a Job that creates a machine, and saves the state that this one has written, or one that is gone. It reports whether
+// there is a Job that removes the machine.
+func (r *Runner) endCreation(ctx context.Context, m *nodedriver.Machine) (removing bool, err error) {
+	running, err := r.get(ctx, m.ID)
+	if err != nil || running != nil && isRemoval(running) {
+		return err == nil, err
+	}
+	j := machineJob(m.ID, &order{})
+	if running != nil {
+		if err := r.end(ctx, j); err != nil {
+			return false, err
+		}
+	}
+	_, err = r.salvage(ctx, j, saver(ctx, m))
+	return false, err
+}
+
+// Outlived looks for a Job of the machine, and for what a Job has left that is gone.
+func (r *Runner) Outlived(ctx context.Context, id nodedriver.ID) (nodedriver.Outlived, error) {
+	running, err := r.get(ctx, id)
+	switch {
+	case err != nil:
+		return nodedriver.OutlivedNothing, err
+	case running != nil && isRemoval(running):
+		return nodedriver.OutlivedRemains, nil
+	case running != nil:
+		return nodedriver.OutlivedCreation, nil
+	}
+	j := machineJob(id, &order{})
+	for _, name := range []string{j.orderName(), j.name} {
+		found, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: name}, &corev1.Secret{})
+		if err != nil {
+			return nodedriver.OutlivedNothing, err
+		}
+		if found {
+			return nodedriver.OutlivedRemains, nil
+		}
+	}
+	return nodedriver.OutlivedNothing, nil
 }
 
 // Forget deletes the Job of a machine, without waiting for its end.
@@ -124,12 +167,21 @@ func (r *Runner) Forget(ctx context.Context, id nodedriver.ID) error {
 	return r.delete(ctx, machineJob(id, &order{}))
 }
 
-// get returns the Job of a machine.
-func (r *Runner) get(ctx context.Context, id nodedriver.ID) (*batchv1.Job, bool, error) {
+// get returns the Job of a machine; nil if there is none, or one that is done.
+func (r *Runner) get(ctx context.Context, id nodedriver.ID) (*batchv1.Job, error) {
 	found := &batchv1.Job{}
 	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: machineJobName(id)}, found)
-	return found, exists, err
+	if err != nil || !exists {
+		return nil, err
+	}
+	done, err := r.isDone(ctx, machineJob(id, &order{}), found)
+	if err != nil || done {
+		return nil, err
+	}
+	return found, nil
 }
+
+func isRemoval(found *batchv1.Job) bool { return found.Labels[removeLabel] == "true" }
 
 func (r *Runner) operate(ctx context.Context, operation string, m *nodedriver.Machine) (*result, error) {
 	o, err := orderOf(operation, m)
@@ -148,6 +200,9 @@ func (r *Runner) operate(ctx context.Context, operation string, m *nodedriver.Ma
 // saver saves states that a Job has written, if they are new.
 func saver(ctx context.Context, m *nodedriver.Machine) func([]byte) error {
 	var last []byte
+	if m.State != nil {
+		last, _ = m.State.Encode() // of a state that cannot be encoded, all others are new
+	}
 	return func(raw []byte) error {
 		if bytes.Equal(raw, last) {
 			return nil
@@ -162,143 +217,4 @@ func saver(ctx context.Context, m *nodedriver.Machine) func([]byte) error {
 		last, m.State = bytes.Clone(raw), state
 		return nil
 	}
-}
-
-// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards.
-// When ctx ends first, the Job goes on, and the error is ErrInterrupted.
-func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*result, error) {
-	exists, err := r.begun(ctx, j)
-	if ctx.Err() != nil {
-		return nil, nodedriver.ErrInterrupted
-	}
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return nil, nodedriver.ErrInterrupted
-	}
-	if !exists {
-		if err := r.create(ctx, j); err != nil {
-			return nil, err
-		}
-	}
-	ended, err := r.wait(ctx, j, save)
-	if ctx.Err() != nil {
-		return nil, nodedriver.ErrInterrupted
-	}
-	if err != nil {
-		return nil, err
-	}
-	out, err := r.read(ctx, j, ended, save)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.delete(ctx, j); err != nil { // the next operation of the machine does
-		ctrl.LoggerFrom(ctx).Error(err, "Deleting a Job that has ended failed", "Job", j.name)
-	}
-	return out, nil
-}
-
-// begun reports whether the Job exists already, as after a restart. One that is done is waited for until it is gone.
-func (r *Runner) begun(ctx context.Context, j job) (bool, error) {
-	earlier := &batchv1.Job{}
-	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, earlier)
-	if err != nil || !exists {
-		return false, err
-	}
-	done, err := r.isDone(ctx, j, earlier)
-	if err != nil || !done {
-		return !done, err
-	}
-	return false, r.waitGone(ctx, j)
-}
-
-// isDone reports whether a Job is one that perform has deleted, and that is not gone yet: its result is. Of any other that is being
-// deleted, the state of the machine is still to be saved.
-func (r *Runner) isDone(ctx context.Context, j job, found *batchv1.Job) (bool, error) {
-	if found.DeletionTimestamp.IsZero() {
-		return false, nil
-	}
-	result, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, &corev1.Secret{})
-	return !result, err
-}
-
-// create creates the objects of a Job. Those of an earlier one whose Job is gone are deleted first.
-func (r *Runner) create(ctx context.Context, j job) error {
-	if err := r.delete(ctx, j); err != nil {
-		return err
-	}
-	all, err := j.objects(r.Options)
-	if err != nil {
-		return err
-	}
-	for _, object := range all {
-		if err := r.client.Create(ctx, object, fieldOwner); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// delete deletes the objects of a Job, the last one first.
-func (r *Runner) delete(ctx context.Context, j job) error {
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: r.Namespace, Name: name} }
-	var err error
-	for _, object := range []client.Object{
-		&batchv1.Job{ObjectMeta: meta(j.name)}, &rbacv1.RoleBinding{ObjectMeta: meta(j.name)}, &rbacv1.Role{ObjectMeta: meta(j.name)},
-		&corev1.ServiceAccount{ObjectMeta: meta(j.name)}, &corev1.Secret{ObjectMeta: meta(j.orderName())},
-		&corev1.Secret{ObjectMeta: meta(j.name)},
-	} {
-		err = errors.Join(err, objects.Delete(ctx, r.client, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	}
-	return err
-}
-
-// end deletes a Job, waits until its Pod is gone, and saves the state that it has written.
-func (r *Runner) end(ctx context.Context, j job, save func([]byte) error) error {
-	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: j.name}}
-	err := objects.Delete(ctx, r.client, running, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	if err != nil {
-		return err
-	}
-	if err := r.waitGone(ctx, j); err != nil {
-		return err
-	}
-	if _, err := r.written(ctx, j, save); err != nil {
-		return err
-	}
-	return r.delete(ctx, j)
-}
-
-// read returns the result of a Job that has ended; one that has written none is told of by its Pod, or by its condition.
-func (r *Runner) read(ctx context.Context, j job, ended *batchv1.Job, save func([]byte) error) (*result, error) {
-	raw, err := r.written(ctx, j, save)
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) == 0 {
-		return &result{Error: r.explain(ctx, j, ended)}, nil
-	}
-	out := &result{}
-	if err := json.Unmarshal(raw, out); err != nil {
-		return &result{Error: fmt.Sprintf("the result of Job %s is not readable: %v", j.name, err)}, nil
-	}
-	return out, nil
-}
-
-// written saves the state that a Job has written, and returns the result; nothing if it has written none.
-func (r *Runner) written(ctx context.Context, j job, save func([]byte) error) ([]byte, error) {
-	secret := &corev1.Secret{}
-	if _, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, secret); err != nil {
-		return nil, err
-	}
-	if state := secret.Data[stateKey]; save != nil && len(state) > 0 {
-		if err := save(state); err != nil {
-			return nil, err
-		}
-	}
-	return secret.Data[resultKey], nil
 }

@@ -3,18 +3,25 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// podInterval is the pause between looks at Pods: the hub may list them, and not watch them.
+const podInterval = 2 * time.Second
 
 // wait waits for the end of a Job; nil if it was deleted. Meanwhile it saves what the Job writes of the state.
 func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (*batchv1.Job, error) {
@@ -40,6 +47,27 @@ func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (*bat
 func (r *Runner) waitGone(ctx context.Context, j job) error {
 	_, err := r.waitJob(ctx, j, func(*batchv1.Job) bool { return false })
 	return err
+}
+
+// waitPodsGone waits until no Pod of a Job runs any more. Those of a Job that somebody has deleted may outlive it for a while.
+func (r *Runner) waitPodsGone(ctx context.Context, j job) error {
+	err := wait.PollUntilContextCancel(ctx, podInterval, true, func(ctx context.Context) (bool, error) {
+		pods := &corev1.PodList{}
+		err := r.client.List(ctx, pods, client.InNamespace(r.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.name})
+		if meta.IsNoMatchError(err) {
+			return true, nil // an API server without nodes has no such kind
+		}
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		}), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the Pods of Job %s to end: %w", j.name, err)
+	}
+	return nil
 }
 
 // waitJob waits until is is true of a Job, or the Job is gone: then it returns nil.

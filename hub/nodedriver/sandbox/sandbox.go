@@ -200,7 +200,8 @@ func Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
 			return fmt.Errorf("creating the namespaces of a sandbox: %w; run the hub as root, or allow it user namespaces "+
-				"(sysctl user.max_user_namespaces, the seccomp profile of its container)", err)
+				"(sysctl user.max_user_namespaces, on Ubuntu kernel.apparmor_restrict_unprivileged_userns, the seccomp profile of its "+
+				"container)", err)
 		}
 		return err
 	}

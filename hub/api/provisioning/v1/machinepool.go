@@ -94,7 +94,7 @@ type RKEMachinePool struct {
 	// +optional
 	// +nullable
 	MachineDeploymentAnnotations map[string]string `json:"machineDeploymentAnnotations,omitempty"`
-	// NodeStartupTimeout is after which a machine without a Node is replaced; unset means 10m, 0 never.
+	// NodeStartupTimeout is after which a machine without a Node is replaced; unset means 10m, or 45m for machines of a node driver; 0 never.
 	// +optional
 	NodeStartupTimeout *Duration `json:"nodeStartupTimeout,omitempty"`
 	// UnhealthyNodeTimeout is after which a machine with an unhealthy Node is replaced; unset or 0 means never.

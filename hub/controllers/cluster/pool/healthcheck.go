@@ -10,10 +10,18 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
-// defaultNodeStartupTimeout is for pools without nodeStartupTimeout.
-const defaultNodeStartupTimeout = 10 * time.Minute
+const (
+	// defaultNodeStartupTimeout is for pools without nodeStartupTimeout.
+	defaultNodeStartupTimeout = 10 * time.Minute
+	// driverNodeStartupTimeout is for those whose machines a node driver creates. Their infrastructure counts as provisioned only when there
+	// is a Node, so that Cluster API's clock runs from the creation of the Machine: until its Pod is started, while the driver has its time,
+	// and while the machine joins.
+	driverNodeStartupTimeout = nodedriver.CreateTimeout + 5*time.Minute + defaultNodeStartupTimeout
+)
 
 // HealthCheck returns the MachineHealthCheck of a pool; nil if its machines are not replaced. It checks the Node only: conditions of the
 // Machine also report changes in place, which are no reason for a replacement.
@@ -22,6 +30,9 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 		return nil
 	}
 	startup := defaultNodeStartupTimeout
+	if schema.DriverOf(p.MachineConfigKind().GroupKind()) != "" {
+		startup = driverNodeStartupTimeout
+	}
 	if p.NodeStartupTimeout != nil {
 		startup = p.NodeStartupTimeout.Duration.Duration
 	}

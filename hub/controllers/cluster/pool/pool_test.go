@@ -170,6 +170,11 @@ func TestHealthCheck(t *testing.T) {
 	if limit := got.Remediation.TriggerIf; limit.UnhealthyLessThanOrEqualTo.String() != "40%" || limit.UnhealthyInRange != "[1-3]" {
 		t.Errorf("it acts if %+v", limit)
 	}
+	// A creation by a node driver may take 30 minutes, for which Cluster API's clock runs.
+	p.MachineConfigRef = &provisioningv1.ObjectReference{Kind: "LabConfig", Name: "workers"}
+	if got := *HealthCheck(testCluster(), p).Spec.Checks.NodeStartupTimeoutSeconds; got != 45*60 {
+		t.Errorf("a Node of a node driver's machine has %d s", got)
+	}
 	p.NodeStartupTimeout, p.MaxUnhealthy = &provisioningv1.Duration{}, ptr.To("2")
 	got = HealthCheck(testCluster(), p).Spec
 	if *got.Checks.NodeStartupTimeoutSeconds != 0 || got.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntVal != 2 {

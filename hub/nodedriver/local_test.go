@@ -1,0 +1,57 @@
+package nodedriver
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+)
+
+// TestQueue: a machine waits for others as long as that takes, and the time of its operation begins afterwards. One whose operation is
+// canceled meanwhile was not begun.
+func TestQueue(t *testing.T) {
+	created := &State{Name: "a", Files: map[string][]byte{configFile: []byte(`{"Driver":{}}`)}}
+	for name, operate := range map[string]func(context.Context, *Local) error{
+		"create": func(ctx context.Context, l *Local) error {
+			_, _, err := l.Create(ctx, &Machine{Driver: "lab", Source: managementv3.NodeDriverSpec{Builtin: true}})
+			return err
+		},
+		"remove": func(ctx context.Context, l *Local) error {
+			_, err := l.Remove(ctx, &Machine{Driver: "lab", Source: managementv3.NodeDriverSpec{Builtin: true}, State: created})
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &Local{Programs: &programs.Store{}, Runner: NewContained()}
+			if err := l.Runner.acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- operate(t.Context(), l) }()
+			time.Sleep(2 * CreateTimeout)
+			synctest.Wait()
+			if len(ended) > 0 {
+				t.Errorf("%s: ended while it waited: %v", name, <-ended)
+				return
+			}
+			l.Runner.release()
+			var fault *programs.FaultError
+			if err := <-ended; !errors.As(err, &fault) {
+				t.Errorf("%s: %v", name, err)
+			}
+
+			if err := l.Runner.acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := operate(ctx, l); !errors.Is(err, ErrNotStarted) {
+				t.Errorf("%s: canceled: %v", name, err)
+			}
+		})
+	}
+}
