@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -44,4 +45,10 @@ func ClusterOf(secret string) (cluster string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// MayHoldTokens reports whether a Secret of this name may be the one with the tokens of an RKEControlPlane, whose name is in it or, if both
+// are too long together, in a hash.
+func MayHoldTokens(secret string) bool {
+	return strings.HasSuffix(secret, rkev1.ClusterStateSecretName("")) || len(secret) == validation.DNS1123LabelMaxLength
 }

@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -21,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/agentupgrade"
 	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/message"
-	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
@@ -48,10 +47,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster.Spec.RKEConfig == nil || cluster.Spec.RedeploySystemAgentGeneration <= 0 || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	capiCluster := &clusterv1.Cluster{}
-	found, err := objects.Get(ctx, r.Client, req.NamespacedName, capiCluster)
-	// Somebody else may have created a Cluster of that name, with machines of its own.
-	if err != nil || !found || !metav1.IsControlledBy(capiCluster, cluster) || annotations.IsPaused(capiCluster, cluster) {
+	capiCluster, _, err := ownership.ClusterAPI(ctx, r.Client, cluster)
+	if err != nil || capiCluster == nil || annotations.IsPaused(capiCluster, cluster) {
 		return ctrl.Result{}, err
 	}
 	machines, err := r.machines(ctx, req.NamespacedName)

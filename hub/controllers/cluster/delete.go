@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
@@ -74,9 +75,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 // isOwnCluster is false where the Cluster API Cluster of this name was made by somebody else. Then nothing that has its name is the
 // Cluster's.
 func (r *Reconciler) isOwnCluster(ctx context.Context, s *scope) (bool, error) {
-	capi := &clusterv1.Cluster{}
-	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(s.cluster), capi)
-	return !found || isOwnedBy(capi, s.cluster), err
+	_, taken, err := ownership.ClusterAPI(ctx, r.Live, s.cluster)
+	return taken == nil, err
 }
 
 // removeClusterAPI deletes the Cluster API Cluster. Its controller deletes workers, then the RKEControlPlane with its Machines, then the

@@ -8,11 +8,11 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 type phase func(context.Context, *scope) error
@@ -130,15 +130,8 @@ func (r *Reconciler) readControlPlane(ctx context.Context, s *scope) error {
 }
 
 // readClusterAPI reads the Cluster API Cluster, which may be paused. One that is not the Cluster's is left out, with what belongs to it.
-func (r *Reconciler) readClusterAPI(ctx context.Context, s *scope) error {
-	capi := &clusterv1.Cluster{}
-	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), capi)
-	switch {
-	case found && isOwnedBy(capi, s.cluster):
-		s.capiCluster = capi
-	case found:
-		s.taken = nameTaken(capi, s.cluster)
-	}
+func (r *Reconciler) readClusterAPI(ctx context.Context, s *scope) (err error) {
+	s.capiCluster, s.taken, err = ownership.ClusterAPI(ctx, r.Client, s.cluster)
 	return err
 }
 

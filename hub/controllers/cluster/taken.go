@@ -29,14 +29,6 @@ func mayWrite(o client.Object, cluster *provisioningv1.Cluster) bool {
 	return isOwnedBy(o, cluster) || !first && ownership.OfClusterNamed(o, cluster.Name)
 }
 
-func nameTaken(o client.Object, cluster *provisioningv1.Cluster) *cause.Cause {
-	kind := objects.KindOf(o)
-	if _, ok := o.(*clusterv1.Cluster); ok {
-		kind = "Cluster API Cluster"
-	}
-	return cause.New("NameTaken", "%s %s exists and was not made for this Cluster; give the Cluster another name", kind, cluster.Name)
-}
-
 // checkNames returns a cause for the first of the objects that exists and belongs to something else. One that the cache does not have
 // is about to be created: that is checked with the API server.
 func (r *Reconciler) checkNames(ctx context.Context, cluster *provisioningv1.Cluster, all []client.Object) (*cause.Cause, error) {
@@ -51,7 +43,7 @@ func (r *Reconciler) checkNames(ctx context.Context, cluster *provisioningv1.Clu
 			return nil, err
 		}
 		if found && !mayWrite(object, cluster) {
-			return nameTaken(object, cluster), nil
+			return ownership.NameTaken(object), nil
 		}
 	}
 	return nil, nil

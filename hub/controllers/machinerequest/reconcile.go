@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/informers"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -160,15 +161,26 @@ func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv
 	if owned == nil || owned.Provisioning == nil {
 		return nil, refuse("no Cluster belongs to management Cluster %s", namespace)
 	}
-	key, cluster := owned.ObjectKey, owned.Provisioning
-	capi := &clusterv1.Cluster{}
-	found, err = objects.Get(ctx, r.Client, key, capi)
+	return r.capiCluster(ctx, owned.Provisioning)
+}
+
+// capiCluster returns the Cluster API Cluster that was made for a Cluster, once it takes machines. One that was made for something else
+// gets no machines through the Cluster of its name.
+func (r *Reconciler) capiCluster(ctx context.Context, cluster *provisioningv1.Cluster) (*clusterv1.Cluster, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	capi, taken, err := ownership.ClusterAPI(ctx, r.Client, cluster)
+	if err == nil && taken != nil {
+		// As above: the cache may still have an earlier Cluster of that name.
+		capi, taken, err = ownership.ClusterAPI(ctx, r.Live, cluster)
+	}
 	switch {
-	case !cluster.DeletionTimestamp.IsZero() || !capi.DeletionTimestamp.IsZero():
+	case !cluster.DeletionTimestamp.IsZero() || capi != nil && !capi.DeletionTimestamp.IsZero():
 		return nil, refuse("cluster %s is being deleted", key)
 	case err != nil:
 		return nil, err
-	case !found:
+	case taken != nil:
+		return nil, refuse("cluster %s takes no machines: %s", key, taken.Message)
+	case capi == nil:
 		return nil, errWait
 	case annotations.HasPaused(cluster) || annotations.HasPaused(capi) || ptr.Deref(capi.Spec.Paused, false):
 		// The gateway lets machines of a paused cluster try again, and has seen this one unpaused.

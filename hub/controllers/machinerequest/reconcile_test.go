@@ -2,6 +2,7 @@ package machinerequest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,27 +59,79 @@ func TestRequestLifetime(t *testing.T) {
 	}
 }
 
-// TestClusterThatTheCacheHasNotSeen: a refusal is final for the machine. The gateway, perhaps of another replica, has seen the cluster, and
-// that it is not paused any more.
-func TestClusterThatTheCacheHasNotSeen(t *testing.T) {
+// fixture is a Cluster of provisioning.cattle.io with its management Cluster, and a Cluster API Cluster of its name that was made for it.
+func fixture() (*managementv3.Cluster, *provisioningv1.Cluster, *clusterv1.Cluster) {
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-abcdefgh",
 		Labels: map[string]string{rkev1.OwnerClusterNamespaceLabel: "ns", rkev1.OwnerClusterNameLabel: "prod"}}}
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod",
-		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: management.Name}}}
-	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod"}}
-	paused := capi.DeepCopy()
-	paused.Spec.Paused = ptr.To(true)
+		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: management.Name}},
+		Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: "prod", UID: "before-a-move"}}}}
+	return management, cluster, capi
+}
+
+// TestClusterThatTheCacheHasNotSeen: a refusal is final for the machine. The gateway, perhaps of another replica, has seen the cluster,
+// that it is not paused any more, and that no other Cluster has its name.
+func TestClusterThatTheCacheHasNotSeen(t *testing.T) {
+	management, cluster, capi := fixture()
+	paused, earlier := capi.DeepCopy(), capi.DeepCopy()
+	paused.Spec.Paused, earlier.OwnerReferences = ptr.To(true), nil
 	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
 	with := func(objects ...client.Object) client.WithWatch {
 		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	}
 	live := with(management, cluster, capi)
-	r := &Reconciler{Client: with(capi), Live: live}
-	if got, err := r.clusterOf(t.Context(), management.Name); err != nil || got.Name != "prod" {
-		t.Errorf("got %v, %v", got, err)
+	for _, cached := range []client.Client{with(capi), with(management, cluster, earlier)} {
+		r := &Reconciler{Client: cached, Live: live}
+		if got, err := r.clusterOf(t.Context(), management.Name); err != nil || got.Name != "prod" {
+			t.Errorf("got %v, %v", got, err)
+		}
 	}
-	r.Client = with(management, cluster, paused)
+	r := &Reconciler{Client: with(management, cluster, paused), Live: live}
 	if _, err := r.clusterOf(t.Context(), management.Name); !errors.Is(err, errWait) {
 		t.Errorf("of a paused cluster: %v", err)
+	}
+}
+
+// TestNameTaken: the registration token of a Cluster lets no machine into a Cluster API Cluster of its name that was made for something
+// else. Its control plane would give a server the keys of that cluster.
+func TestNameTaken(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme,
+		rkev1.AddToScheme)
+	for name, taken := range map[string]bool{"made for the Cluster": false, "made for something else": true} {
+		t.Run(name, func(t *testing.T) {
+			management, cluster, capi := fixture()
+			if taken {
+				capi.OwnerReferences = nil
+			}
+			request := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "custom-0123456789ab",
+					CreationTimestamp: metav1.Time{Time: begin}},
+				Type: rkev1.MachineRequestSecretType,
+				Data: map[string][]byte{rkev1.MachineRequestDataKey: []byte(`{"id":["a"],"role-etcd":["true"],"role-control-plane":["true"]}`)},
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, cluster, capi, request).Build()
+			r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(begin), requests: c}
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
+				t.Fatal(err)
+			}
+			var machines clusterv1.MachineList
+			var bootstraps rkev1.RKEBootstrapList
+			for _, err := range []error{c.Get(t.Context(), client.ObjectKeyFromObject(request), request), c.List(t.Context(), &machines),
+				c.List(t.Context(), &bootstraps)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			refusal := request.Annotations[rkev1.MachineRequestErrorAnnotation]
+			if strings.Contains(refusal, "Cluster API Cluster prod exists and was not made for this Cluster") != taken {
+				t.Errorf("the answer is %q", refusal)
+			}
+			if made := len(machines.Items) + len(bootstraps.Items); made > 0 == taken {
+				t.Errorf("there are %d objects of the machine", made)
+			}
+		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -72,11 +71,11 @@ func (r *Reconciler) readOwner(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.cluster, s.controlPlane = owned.Provisioning, owned.ControlPlane
-	if s.cluster == nil || s.imported() {
+	if s.cluster == nil {
 		return nil
 	}
-	capi := &clusterv1.Cluster{}
-	if found, err := objects.Get(ctx, r.Client, owned.ObjectKey, capi); err != nil || !found {
+	capi, _, err := ownership.ClusterAPI(ctx, r.Client, s.cluster)
+	if err != nil || capi == nil {
 		return err
 	}
 	s.controlPlane, _, err = ownership.ControlPlane(ctx, r.Client, capi)

@@ -8,9 +8,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
@@ -43,5 +46,37 @@ func TestWatchBeginsWithConnection(t *testing.T) {
 	defer r.watchers.stop(management.Name)
 	if !s.connected() || r.watchers.byName[management.Name] == nil {
 		t.Errorf("connected: %t, watched: %t", s.connected(), r.watchers.byName[management.Name] != nil)
+	}
+}
+
+// TestNameTaken: what is known of a Cluster's agent says nothing of a Cluster API Cluster of its name that was made for something else.
+func TestNameTaken(t *testing.T) {
+	for name, taken := range map[string]bool{"made for the Cluster": false, "made for something else": true} {
+		t.Run(name, func(t *testing.T) {
+			management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a",
+				Labels: map[string]string{rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "prod"}}}
+			named := metav1.ObjectMeta{Namespace: "fleet", Name: "prod"}
+			cluster := &provisioningv1.Cluster{ObjectMeta: named, Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}
+			cluster.Annotations = map[string]string{rkev1.ManagementClusterNameAnnotation: management.Name}
+			capi := &clusterv1.Cluster{ObjectMeta: named, Spec: clusterv1.ClusterSpec{ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: "prod"}}}
+			capi.UID = "capi"
+			if !taken {
+				capi.OwnerReferences = []metav1.OwnerReference{{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: "prod",
+					UID: "p"}}
+			}
+			plane := &rkev1.RKEControlPlane{ObjectMeta: named}
+			plane.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "prod",
+				UID: capi.UID}}
+			scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, cluster, capi, plane).Build()
+			s := &scope{management: management}
+			if err := (&Reconciler{Client: c}).readOwner(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if s.cluster == nil || (s.controlPlane == nil) != taken {
+				t.Errorf("Cluster %t, RKEControlPlane %t", s.cluster != nil, s.controlPlane != nil)
+			}
+		})
 	}
 }

@@ -163,9 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	defer func() {
-		if reterr == nil || apierrors.IsRace(reterr) { // after a failure the queue waits longer and longer
-			s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines)))
-		}
+		s.plans.ended(reterr, r.Now(), s.backlog.rest(len(s.machines)))
 		r.backlog.set(req.NamespacedName, s.work, r.Now()) // nothing where it has not come to the machines
 	}()
 	var err error

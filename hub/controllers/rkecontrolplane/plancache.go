@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -39,7 +40,12 @@ type clusterPlans struct {
 	// progressShown is when conditions of the cluster were last written that say nothing new but progress, nextReconcile the earliest time
 	// of the next reconcile.
 	progressShown, nextReconcile time.Time
+	// failures is how many reconciles in a row have failed.
+	failures int
 }
+
+// firstRetry is how long a cluster is left alone after a reconcile that failed, and twice as long after each further one, up to lastRetry.
+const firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 
 // machinePlan is what is known by a plan Secret of one resourceVersion.
 type machinePlan struct {
@@ -72,6 +78,18 @@ func (c *clusterPlans) loaded() {
 	if c != nil {
 		c.machines, c.next = c.next, nil
 	}
+}
+
+// ended sets the earliest time of the next reconcile, after one that has ended with an error or nil and asks for a rest. The queue waits
+// for a retry as well, but whatever the agents of the cluster report brings the next reconcile before.
+func (c *clusterPlans) ended(err error, now time.Time, rest time.Duration) {
+	if err == nil || apierrors.IsRace(err) || apierrors.IsEnding(err) {
+		c.failures = 0
+	} else {
+		rest = max(rest, min(firstRetry<<min(c.failures, 10), lastRetry))
+		c.failures++
+	}
+	c.nextReconcile = now.Add(rest)
 }
 
 // of returns what is known by a plan Secret, which may be nil.

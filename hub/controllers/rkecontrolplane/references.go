@@ -98,6 +98,9 @@ func (r *Reconciler) forbidden(ctx context.Context, secret *corev1.Secret) (stri
 	if why := references.Forbidden(secret); why != "" {
 		return why, nil
 	}
+	if why, err := r.isTokens(ctx, secret); why != "" || err != nil {
+		return why, err
+	}
 	name, ok := references.ClusterOf(secret.Name)
 	if !ok {
 		return "", nil
@@ -110,6 +113,24 @@ func (r *Reconciler) forbidden(ctx context.Context, secret *corev1.Secret) (stri
 		return "", fmt.Errorf("reading Cluster %s: %w", name, err)
 	}
 	return "its name makes it a key or kubeconfig of Cluster " + name, nil
+}
+
+// isTokens says why a Secret must not be in any plan if its name makes it the one with the tokens of an RKEControlPlane that exists. A user
+// may have restored it as another type.
+func (r *Reconciler) isTokens(ctx context.Context, secret *corev1.Secret) (string, error) {
+	if !references.MayHoldTokens(secret.Name) {
+		return "", nil
+	}
+	var list rkev1.RKEControlPlaneList
+	if err := r.Cache.List(ctx, &list, client.InNamespace(secret.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing RKEControlPlanes: %w", err)
+	}
+	for i := range list.Items {
+		if name := list.Items[i].Name; rkev1.ClusterStateSecretName(name) == secret.Name {
+			return "its name makes it the tokens of RKEControlPlane " + name, nil
+		}
+	}
+	return "", nil
 }
 
 // readBootstrapSecrets reads the Secrets that a new cluster has from its start. Once it is bootstrapped there are none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,6 +85,33 @@ func TestIsBootstrapSecret(t *testing.T) {
 	secret.Annotations[rkev1.SyncBootstrapAnnotation] = "true"
 	if !isBootstrapSecret(secret, "b") || isBootstrapSecret(secret, "c") {
 		t.Error("it is given to other clusters than those that it names")
+	}
+}
+
+// TestForbidden: no plan contains the keys and tokens of a cluster, by whatever type they were restored, and however Cluster and
+// RKEControlPlane are named.
+func TestForbidden(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	r := &Reconciler{Cache: fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme, clusterv1.AddToScheme)).WithObjects(
+		&clusterv1.Cluster{ObjectMeta: meta("fleet", "demo")}, &rkev1.RKEControlPlane{ObjectMeta: meta("fleet", "plane")},
+		&rkev1.RKEControlPlane{ObjectMeta: meta("fleet", long)}, &rkev1.RKEControlPlane{ObjectMeta: meta("else", "other")}).Build()}
+	for name, want := range map[string]string{
+		"plane-rke-state":                       "the tokens of RKEControlPlane plane",
+		rkev1.ClusterStateSecretName(long):      "the tokens of RKEControlPlane " + long,
+		"demo-rke-state":                        "a key or kubeconfig of Cluster demo",
+		"demo-ca":                               "a key or kubeconfig of Cluster demo",
+		"other-rke-state":                       "",
+		strings.Repeat("a", 57) + "-" + "12345": "",
+		"files":                                 "",
+	} {
+		secret := &corev1.Secret{ObjectMeta: meta("fleet", name), Type: corev1.SecretTypeOpaque}
+		got, err := r.forbidden(t.Context(), secret)
+		if err != nil || (got == "") != (want == "") || !strings.HasSuffix(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 
 // scope is a cluster with everything that belongs to it, read from the cache.
 type scope struct {
-	// provisioning is nil for a cluster that was written for Cluster API, capi until the hub has created it.
+	// provisioning is nil for a cluster that was written for Cluster API, also where a Cluster has its name; capi until the hub has created
+	// it.
 	provisioning *provisioningv1.Cluster
 	capi         *clusterv1.Cluster
 	// controlPlane is nil until it exists.
@@ -54,6 +55,9 @@ func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, er
 	}
 	if found, err = objects.Get(ctx, r.Client, key, capi); err != nil {
 		return nil, err
+	}
+	if found && !ownership.OfProvisioningCluster(capi, key.Name) {
+		s.provisioning = nil // it has the name, and no part in the cluster
 	}
 	if found && rkev1.Refers(capi.Spec.ControlPlaneRef, "RKEControlPlane") {
 		s.capi = capi

@@ -167,7 +167,7 @@ func TunnelKey(ctx context.Context, from client.Reader, machine *clusterv1.Machi
 	return management + ":" + machine.Name, err
 }
 
-// managementCluster names the management Cluster of a Cluster.
+// managementCluster names the management Cluster of a Cluster of Cluster API.
 func managementCluster(ctx context.Context, from client.Reader, cluster types.NamespacedName) (string, error) {
 	var list managementv3.ClusterList
 	if err := from.List(ctx, &list, client.MatchingFields{byOwner: cluster.String()}); err != nil {
@@ -181,6 +181,16 @@ func managementCluster(ctx context.Context, from client.Reader, cluster types.Na
 		owned, err := ownership.ClusterOf(ctx, from, &list.Items[i])
 		if err != nil {
 			return "", err
+		}
+		if owned != nil && owned.Provisioning != nil {
+			// The machine is in a Cluster of Cluster API, which may have been made for something else than the Cluster of its name.
+			capi, _, err := ownership.ClusterAPI(ctx, from, owned.Provisioning)
+			if err != nil {
+				return "", err
+			}
+			if capi == nil {
+				continue
+			}
 		}
 		if owned != nil {
 			return list.Items[i].Name, nil

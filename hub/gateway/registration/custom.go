@@ -81,7 +81,7 @@ func roleNames(roles []managementv3.MachineRole) string {
 	return strings.Join(names, ", ")
 }
 
-// clusterOf returns the Cluster that a registration token is for.
+// clusterOf returns the Cluster that a registration token is for. One whose name another Cluster of Cluster API has takes no machines.
 func (g *Registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*provisioningv1.Cluster, error) {
 	owned, err := ownedCluster(ctx, g.Client, token)
 	if err == nil && (owned == nil || owned.Provisioning == nil) {
@@ -96,6 +96,16 @@ func (g *Registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRe
 		return nil, fmt.Errorf("reading the Cluster of %s: %w", token.Spec.ClusterName, err)
 	case !owned.Provisioning.DeletionTimestamp.IsZero():
 		return nil, response.Errorf(http.StatusConflict, "the cluster %s is being deleted", owned.ObjectKey)
+	}
+	_, taken, err := ownership.ClusterAPI(ctx, g.Client, owned.Provisioning)
+	if err == nil && taken != nil {
+		_, taken, err = ownership.ClusterAPI(ctx, g.Live, owned.Provisioning) // as above
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the Cluster API Cluster of %s: %w", owned.ObjectKey, err)
+	case taken != nil:
+		return nil, response.Errorf(http.StatusConflict, "the cluster %s takes no machines: %s", owned.ObjectKey, taken.Message)
 	}
 	return owned.Provisioning, nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -41,15 +43,25 @@ func TestClusterOfAToken(t *testing.T) {
 		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: "c-m-1"}}}
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1",
 		Labels: map[string]string{rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "prod"}}}
+	provisioned := cluster.DeepCopy()
+	provisioned.Spec.RKEConfig = &provisioningv1.RKEConfig{}
+	native := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "prod"}}
+	made := native.DeepCopy()
+	made.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: "prod", UID: "before-a-move"}}
 	for name, c := range map[string]struct {
 		cached, live []client.Object
 		found        bool
 	}{
-		"cached":            {cached: []client.Object{management, cluster}, found: true},
-		"not cached":        {live: []client.Object{management, cluster}, found: true},
-		"cached in part":    {cached: []client.Object{management}, live: []client.Object{management, cluster}, found: true},
-		"without a Cluster": {live: []client.Object{management}},
-		"nowhere":           {},
+		"cached":                          {cached: []client.Object{management, cluster}, found: true},
+		"not cached":                      {live: []client.Object{management, cluster}, found: true},
+		"cached in part":                  {cached: []client.Object{management}, live: []client.Object{management, cluster}, found: true},
+		"without a Cluster":               {live: []client.Object{management}},
+		"nowhere":                         {},
+		"whose name is taken":             {cached: []client.Object{management, provisioned, native}, live: []client.Object{native}},
+		"whose name was taken until now":  {cached: []client.Object{management, provisioned, native}, live: []client.Object{made}, found: true},
+		"with its Cluster of Cluster API": {cached: []client.Object{management, provisioned, made}, found: true},
+		"imported, with one of that name": {cached: []client.Object{management, cluster, native}, found: true},
 		"of another namespace": {live: []client.Object{management,
 			&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "prod"}}}},
 	} {

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/preview"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // Options are what a dry run needs.
@@ -155,6 +156,15 @@ func merge(into, from map[string]string) map[string]string {
 
 // diff compares. before is nil for a new cluster.
 func (o Options) diff(ctx context.Context, key client.ObjectKey, before, after *target, warnings []string) (*preview.Report, error) {
+	if after.cluster != nil {
+		_, taken, err := ownership.ClusterAPI(ctx, o.Client, after.cluster)
+		if err != nil {
+			return nil, err
+		}
+		if taken != nil {
+			return nil, fmt.Errorf("the Cluster %s has no machines: %s", key, taken.Message)
+		}
+	}
 	edit, err := poolEdit(before, after)
 	if err != nil {
 		return nil, err

@@ -58,26 +58,35 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // NeedLeaderElection tells the manager that every replica serves webhooks.
 func (c *Certificate) NeedLeaderElection() bool { return false }
 
-// Start renews the certificate, or takes over what another replica has renewed, until ctx ends.
+// checkInterval is the time between two reads of the Secret: for as long calls of the API server fail at some replicas after another one
+// has registered a new authority.
+const checkInterval = 5 * time.Minute
+
+// Start renews the certificate, or takes over what another replica has renewed, until ctx ends. It ends with an error, and the hub with it,
+// when there is another authority: the hub registers that when it starts again, as the other replicas do.
 func (c *Certificate) Start(ctx context.Context) error {
-	ticker := time.NewTicker(12 * time.Hour)
+	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := c.renew(ctx); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Could not renew the webhook certificate, will try again in 12 hours")
+			err := c.renew(ctx)
+			if errors.Is(err, errOtherAuthority) {
+				return err
+			}
+			if err != nil && ctx.Err() == nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Renewing the webhook certificate failed; retrying")
 			}
 		}
 	}
 }
 
-// errOtherAuthority is returned where the Secret was deleted or replaced, or where the clock has jumped. Callers trust the authority that
-// was registered when this hub has started, and no other.
-var errOtherAuthority = errors.New("its authority is not the one that is registered with the API server, and the certificate in use " +
-	"stays: restart the hub to register the new one")
+// errOtherAuthority is returned where the Secret was deleted or replaced, or where the clock has jumped. The API server trusts the
+// authority that the replica which started last has registered, and no other.
+var errOtherAuthority = errors.New("its authority was replaced since this hub has started; the hub has to start again to register the " +
+	"new one with the API server")
 
 func (c *Certificate) renew(ctx context.Context) error {
 	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {

@@ -76,7 +76,7 @@ func (o ManagementOwner) Check(ctx context.Context, from client.Reader, name str
 			return nil, err
 		}
 		if found && !o.Owns(object) {
-			return cause.New("NameTaken", "%s, named by the annotation %s, was not created for this Cluster: its labels %s and %s "+
+			return cause.New(ReasonNameTaken, "%s, named by the annotation %s, was not created for this Cluster: its labels %s and %s "+
 				"name another Cluster, or none",
 				name, rkev1.ManagementClusterNameAnnotation, rkev1.OwnerClusterNamespaceLabel, rkev1.OwnerClusterNameLabel), nil
 		}

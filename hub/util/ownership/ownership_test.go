@@ -243,3 +243,28 @@ func TestClusterOf(t *testing.T) {
 		})
 	}
 }
+
+// TestClusterAPI: the name alone does not make a Cluster of Cluster API that of a Cluster.
+func TestClusterAPI(t *testing.T) {
+	made := &clusterv1.Cluster{ObjectMeta: meta("made", "u1", metav1.OwnerReference{APIVersion: "provisioning.cattle.io/v1", Kind: "Cluster",
+		Name: "made", UID: "before-a-move"})}
+	from := reader(t, made, &clusterv1.Cluster{ObjectMeta: meta("native", "u2")},
+		&clusterv1.Cluster{ObjectMeta: meta("other", "u3", ownedBy("Cluster", "other", "u4"))})
+	rke := provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}
+	for _, tt := range []struct {
+		name         string
+		spec         provisioningv1.ClusterSpec
+		found, taken bool
+	}{
+		{name: "made", spec: rke, found: true},
+		{name: "native", spec: rke, taken: true},
+		{name: "other", spec: rke, taken: true},
+		{name: "missing", spec: rke},
+		{name: "native"}, // an imported Cluster has none
+	} {
+		capi, taken, err := ClusterAPI(t.Context(), from, &provisioningv1.Cluster{ObjectMeta: meta(tt.name, "p"), Spec: tt.spec})
+		if err != nil || (capi != nil) != tt.found || (taken != nil) != tt.taken || taken != nil && taken.Reason != ReasonNameTaken {
+			t.Errorf("%s: found %t, taken %+v, %v", tt.name, capi != nil, taken, err)
+		}
+	}
+}

@@ -12,4 +12,6 @@ const (
 	ReasonManagementClusterNotOwned = "ManagementClusterNotOwned"
 	// ReasonWaitingForManagementCluster is for a management Cluster that does not exist yet.
 	ReasonWaitingForManagementCluster = "WaitingForManagementCluster"
+	// ReasonNameTaken is for an object that has the name of a Cluster and was made for something else.
+	ReasonNameTaken = "NameTaken"
 )
