@@ -96,6 +96,13 @@ func (m *credentialManager) setRefused(credential string) {
 	m.refused = credential
 }
 
+// isDue reports whether the current credential should be renewed.
+func (m *credentialManager) isDue() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !time.Now().Before(m.renewAt)
+}
+
 // expiresAt is the expiry of the current credential; zero if there is none.
 func (m *credentialManager) expiresAt() time.Time {
 	m.mu.Lock()
@@ -215,6 +222,9 @@ func (m *credentialManager) run(ctx context.Context) {
 		_, err := m.credential(ctx)
 		if err == nil {
 			failures, delay = 0, 0
+			if m.isDue() {
+				delay = maxRenewalDelay // the clock of this machine is hours ahead of the hub's
+			}
 			continue
 		}
 		failures++

@@ -38,6 +38,8 @@ type fakeHub struct {
 	shown []string
 	// refuse gives the code for a bearer token; 0 is a credential.
 	refuse map[string]int
+	// renewAfter of the credentials, if set; they expire an hour later. Otherwise they are to be renewed after 16 hours.
+	renewAfter time.Time
 }
 
 func newFakeHub(t *testing.T) *fakeHub {
@@ -75,9 +77,12 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no", code)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(credentialResponse{Cluster: "c-m-test", Agent: "agent-x", Credential: fmt.Sprintf("credential-%d",
-		len(h.shown)),
-		ExpiresAt: time.Now().Add(24 * time.Hour), RenewAfter: time.Now().Add(16 * time.Hour)})
+	response := credentialResponse{Cluster: "c-m-test", Agent: "agent-x", Credential: fmt.Sprintf("credential-%d", len(h.shown)),
+		ExpiresAt: time.Now().Add(24 * time.Hour), RenewAfter: time.Now().Add(16 * time.Hour)}
+	if !h.renewAfter.IsZero() {
+		response.ExpiresAt, response.RenewAfter = h.renewAfter.Add(time.Hour), h.renewAfter
+	}
+	_ = json.NewEncoder(w).Encode(response)
 }
 
 // memory is a store.
@@ -247,6 +252,36 @@ func TestRenewsByItself(t *testing.T) {
 	<-done
 }
 
+// TestRenewalWithClockAhead: an agent to whose clock every new credential is due already does not renew without a pause.
+func TestRenewalWithClockAhead(t *testing.T) {
+	hub := newFakeHub(t)
+	synctest.Test(t, func(t *testing.T) {
+		hub.mu.Lock()
+		hub.renewAfter = time.Now().Add(-24 * time.Hour)
+		hub.mu.Unlock()
+		stored := &memory{}
+		stored.hold(identity{Agent: agentID, Credential: "stored", ExpiresAt: time.Now(), RenewAfter: time.Now().Add(-8 * time.Hour)})
+		k := newCredentialManager(stored, hub.hubClient, "", slog.New(slog.DiscardHandler))
+		if got, err := k.credential(t.Context()); got != "credential-1" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.run(ctx)
+		}()
+		time.Sleep(2*maxRenewalDelay + time.Minute)
+		cancel()
+		<-done
+		hub.mu.Lock()
+		defer hub.mu.Unlock()
+		if n := len(hub.shown); n < 3 || n > 5 {
+			t.Errorf("%d requests in %s, want one every %s", n, 2*maxRenewalDelay, maxRenewalDelay)
+		}
+	})
+}
+
 // A failure with an expired credential is retried after a growing delay, and not before the hub wants it.
 func TestRenewalBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -260,8 +295,10 @@ func TestRenewalBacksOff(t *testing.T) {
 			k.run(ctx)
 		}()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		early := stored.reads
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if late := stored.reads - early; early < 3 || early > 6 || late < 9 || late > 20 {
 			t.Errorf("%d attempts in the first minute, %d in an hour", early, late)
 		}

@@ -54,8 +54,7 @@ func (s *Session) connect(id int64, target string) {
 	st := newStream(s, id, network, address)
 	ctx, cancel := context.WithTimeout(s.dialing, dialTimeout)
 	st.stopDial = cancel
-	s.streams[id] = st
-	s.last = max(s.last, id)
+	s.keep(st)
 	s.mu.Unlock()
 	s.shared.observer.Streams(1)
 	s.dialed.Go(func() { st.dial(ctx) })
@@ -75,7 +74,7 @@ func (st *stream) dial(ctx context.Context) {
 	}
 	if err != nil {
 		st.end(err, true)
-		st.drop()
+		st.drop(err)
 		return
 	}
 	var delivering sync.WaitGroup
@@ -86,15 +85,21 @@ func (st *stream) dial(ctx context.Context) {
 	}
 	st.end(err, true)
 	delivering.Wait()
-	st.drop()
+	st.drop(err)
 }
 
-// drop gives back the memory of what nobody will read.
-func (st *stream) drop() {
+// drop gives back the memory of what was received by a stream that has ended, and of what is still being received. If bytes are lost,
+// reading ends with err: what was read must not be taken for all there was.
+func (st *stream) drop(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.received.size > 0 {
+		st.err = err
+	}
+	st.dropped = true
 	st.received.drop()
 	st.session.account(st)
+	st.forgetEmpty()
 }
 
 // releaseTarget follows the end of a stream: the target gets what was received before, in limited time. A dial is given up, unless the peer

@@ -11,6 +11,6 @@
 // and lives only while there is something to write: control messages first, then the streams that have data in turn. A stream's Write
 // waits until its bytes are in the batch that is sent next, so that nothing has to be kept for a peer that does not read.
 //
-// No lock is held while something is read from or written to a socket. The order of locks is stream, session; callbacks and dials run
-// without any.
+// No lock is held while something is read from or written to a socket. The order of locks is stream, session, Shared; callbacks and dials
+// run without any.
 package session

@@ -16,12 +16,12 @@ type Limits struct {
 	StallTime time.Duration
 	// Stream is the number of unread bytes at which a stream ends. Default: 16 MiB.
 	Stream int
-	// Session is the memory in bytes for unread bytes of a session. Above half of it streams are paused early; beyond it the fullest stream of
-	// the session ends. Default: 64 MiB.
+	// Session is the memory in bytes for unread bytes of a session, also of streams that have ended. Above half of it streams are paused
+	// early; beyond it the fullest stream of the session ends. Default: 64 MiB.
 	Session int64
-	// Process is the same for all sessions together. Default: 512 MiB.
+	// Process is the same for all sessions together; beyond it the fullest stream of the session that holds most ends. Default: 512 MiB.
 	Process int64
-	// Streams is the maximum number of streams of a session. Default: 4096.
+	// Streams is the maximum number of streams of a session, with those that have ended and have unread bytes. Default: 4096.
 	Streams int
 	// SyncAge is how old a stream must be before the peer's list of streams ends it: the list may have been on its way when the stream was
 	// opened. Default: 30 s.

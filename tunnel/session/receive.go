@@ -56,11 +56,12 @@ func (st *stream) fill(n int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.received.commit(n)
-	if st.closed {
+	if st.closed || st.dropped {
 		st.received.drop()
 	}
 	st.session.account(st)
 	if st.closed || st.err != nil {
+		st.forgetEmpty()
 		return
 	}
 	st.readable.Broadcast()
@@ -113,9 +114,13 @@ const stalls = 8
 func (st *stream) admit() {
 	limits := &st.session.shared.limits
 	st.mu.Lock()
+	if st.closed || st.err != nil {
+		st.mu.Unlock()
+		return
+	}
 	size := st.received.size
 	var drained chan struct{}
-	if size >= max(limits.Stall, st.stallAt) && size < limits.Stream && !st.closed && st.err == nil {
+	if size >= max(limits.Stall, st.stallAt) && size < limits.Stream {
 		st.stallAt = size + max(1, (limits.Stream-limits.Stall)/stalls)
 		drained = make(chan struct{})
 		st.drained = drained
@@ -136,8 +141,10 @@ func (st *stream) admit() {
 			st.session.other()))
 	case st.session.full():
 		if fullest := st.session.fullest(); fullest != nil {
-			st.session.shed(fullest, "the memory for data of tunnels that waits to be read is used up")
+			st.session.shed(fullest, usedUp)
 		}
+	default:
+		st.session.shared.shed()
 	}
 }
 

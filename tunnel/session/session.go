@@ -60,7 +60,8 @@ type Session struct {
 	dialing     context.Context
 	stopDialing context.CancelFunc
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// streams are those that have not ended, or of which bytes wait to be read.
 	streams map[int64]*stream
 	// last is the highest id of a stream so far.
 	last int64
@@ -187,14 +188,22 @@ func (s *Session) open(ctx context.Context, network, address string) (*stream, e
 		s.mu.Unlock()
 		return nil, &LimitError{What: fmt.Sprintf("the tunnel to %s has %d connections already", s.options.Peer, s.shared.limits.Streams)}
 	}
-	s.last++
-	st := newStream(s, s.last, network, address)
-	s.streams[st.id] = st
+	st := newStream(s, s.last+1, network, address)
+	s.keep(st)
 	s.mu.Unlock()
 	s.shared.observer.Streams(1)
 	s.control(st.id, wire.Connect, target)
 	s.probe()
 	return st, nil
+}
+
+// keep adds a stream. The lock is held.
+func (s *Session) keep(st *stream) {
+	s.streams[st.id] = st
+	s.last = max(s.last, st.id)
+	if len(s.streams) == 1 {
+		s.shared.add(s)
+	}
 }
 
 // forget removes a stream that has ended.
@@ -203,6 +212,9 @@ func (s *Session) forget(st *stream) {
 	found := s.streams[st.id] == st
 	if found {
 		delete(s.streams, st.id)
+	}
+	if found && len(s.streams) == 0 {
+		s.shared.remove(s)
 	}
 	s.mu.Unlock()
 	if found {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -11,6 +12,12 @@ type Shared struct {
 	observer Observer
 	// used is the memory in bytes of all sessions' received bytes.
 	used atomic.Int64
+	// shedding is held by the goroutine that ends streams because all sessions together hold too much.
+	shedding sync.Mutex
+
+	mu sync.Mutex
+	// sessions are those with streams.
+	sessions map[*Session]struct{}
 }
 
 // NewShared returns what sessions with these limits share. The observer may be nil.
@@ -18,7 +25,20 @@ func NewShared(limits Limits, observer Observer) *Shared {
 	if observer == nil {
 		observer = noObserver{}
 	}
-	return &Shared{limits: limits.withDefaults(), observer: observer}
+	return &Shared{limits: limits.withDefaults(), observer: observer, sessions: map[*Session]struct{}{}}
+}
+
+// add and remove are called with the session's lock held.
+func (s *Shared) add(session *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[session] = struct{}{}
+}
+
+func (s *Shared) remove(session *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, session)
 }
 
 // Limits are those of the sessions, with the defaults filled in.

@@ -46,10 +46,12 @@ type stream struct {
 	stopDial func()
 	target   net.Conn
 
-	// err ends reading once everything received was read, and writing at once. It is set once.
+	// err ends reading once everything received was read, and writing at once. It is set once, and again if what waited to be read was shed.
 	err error
 	// closed says that this end is closed: nothing is read or written any more.
 	closed bool
+	// dropped says that what was received was dropped, and that what is still being received is not kept.
+	dropped bool
 }
 
 func newStream(s *Session, id int64, network, address string) *stream {
@@ -73,6 +75,7 @@ func (st *stream) Read(p []byte) (int, error) {
 		case st.received.size > 0:
 			n := st.received.read(p)
 			st.consumed()
+			st.forgetEmpty()
 			return n, nil
 		case st.err != nil:
 			return 0, st.err
@@ -138,8 +141,8 @@ func (st *stream) Close() error {
 // end ends the stream for both sides. Where tell is set, the peer learns why; otherwise it knows.
 func (st *stream) end(err error, tell bool) {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.closed || st.err != nil {
-		st.mu.Unlock()
 		return
 	}
 	st.err = err
@@ -147,9 +150,13 @@ func (st *stream) end(err error, tell bool) {
 		st.tellEnd(err.Error())
 	}
 	st.finish()
-	dialed := st.stopDial != nil
-	st.mu.Unlock()
-	if !dialed { // what was dialed still gets what was received
+	st.forgetEmpty()
+}
+
+// forgetEmpty has the session forget a stream that has ended and holds no memory. Until then it counts against the limits of the session
+// and can be shed. A stream that was dialed is forgotten after its target got what was received. The lock is held.
+func (st *stream) forgetEmpty() {
+	if st.err != nil && st.received.held == 0 && st.stopDial == nil {
 		st.session.forget(st)
 	}
 }

@@ -58,27 +58,40 @@ type agents struct {
 	mu      sync.Mutex
 	backend string
 	known   map[string]tunnel.Agent
+	// dials are what was dialed, and through the sessions for that.
 	dials   []string
+	through []int64
 	conns   []net.Conn
-	// session and doubtful are those of all agents.
-	session  int64
-	doubtful bool
+	// session and doubtful are those of all agents; next is the session after the next Route, if it is set.
+	session, next int64
+	doubtful      bool
 }
 
 func (a *agents) Route(key string) (tunnel.Route, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent, ok := a.known[key]
-	return tunnel.Route{Agent: agent, Session: a.session, Suspect: a.doubtful}, ok
+	route := tunnel.Route{Agent: agent, Session: a.session, Suspect: a.doubtful}
+	if a.next != 0 {
+		a.session, a.next = a.next, 0
+	}
+	return route, ok
 }
 
-func (a *agents) Dial(_ context.Context, key, network, address string) (net.Conn, error) {
+func (a *agents) RouteOf(key string, session int64) (tunnel.Route, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	agent, ok := a.known[key]
+	return tunnel.Route{Agent: agent, Session: session, Suspect: a.doubtful}, ok
+}
+
+func (a *agents) DialSession(_ context.Context, key string, session int64, network, address string) (net.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := a.known[key]; !ok {
 		return nil, &tunnel.NoSessionError{Key: key}
 	}
-	a.dials = append(a.dials, network+" "+address)
+	a.dials, a.through = append(a.dials, network+" "+address), append(a.through, session)
 	conn, err := net.Dial("tcp", a.backend)
 	a.conns = append(a.conns, conn)
 	return conn, err

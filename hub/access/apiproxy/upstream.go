@@ -34,8 +34,9 @@ var errAnswerTimeout = errors.New("no answer in time")
 
 // Tunnels are the sessions of this replica, as tunnel.Manager has them.
 type Tunnels interface {
-	Dial(ctx context.Context, key, network, address string) (net.Conn, error)
 	Route(key string) (tunnel.Route, bool)
+	RouteOf(key string, session int64) (tunnel.Route, bool)
+	DialSession(ctx context.Context, key string, session int64, network, address string) (net.Conn, error)
 }
 
 // Remote leads to the sessions of other replicas, as peers.Directory does.
@@ -56,10 +57,11 @@ func newUpstream(tunnels Tunnels, remote Remote) *upstream {
 	u := &upstream{tunnels: tunnels, remote: remote}
 	own, legacy := newTransport(), newTransport()
 	own.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		return tunnels.Dial(ctx, keyOf(address), agentNetwork, agentAddress)
+		key, session := splitHost(address)
+		return tunnels.DialSession(ctx, key, session, agentNetwork, agentAddress)
 	}
 	legacy.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		return u.dialLegacy(ctx, keyOf(address))
+		return u.dialLegacy(ctx, address)
 	}
 	u.own, u.legacy = own, legacy
 	return u
@@ -77,14 +79,22 @@ func newTransport() *http.Transport {
 	}
 }
 
-// hostOf is what connections through a session are pooled by; keyOf is the key in an address with it.
+// hostOf is what connections through a session are pooled by. A session that has ended is in no Route any more, so that a connection that
+// was opened through another one instead serves those requests only that had the Route before.
 func hostOf(key string, session int64) string { return key + "." + strconv.FormatInt(session, 10) }
 
-func keyOf(address string) string { return address[:strings.LastIndexByte(address, '.')] }
+// splitHost returns key and session of an address whose host is from hostOf.
+func splitHost(address string) (key string, session int64) {
+	dot := strings.LastIndexByte(address, '.')
+	digits, _, _ := strings.Cut(address[dot+1:], ":")
+	session, _ = strconv.ParseInt(digits, 10, 64) // without a session there is no such route
+	return address[:dot], session
+}
 
 // dialLegacy opens a connection to the API server that an agent has told of.
-func (u *upstream) dialLegacy(ctx context.Context, key string) (net.Conn, error) {
-	route, found := u.tunnels.Route(key)
+func (u *upstream) dialLegacy(ctx context.Context, pooledBy string) (net.Conn, error) {
+	key, session := splitHost(pooledBy)
+	route, found := u.tunnels.RouteOf(key, session)
 	agent := route.Agent
 	if !found || agent.Legacy == nil {
 		return nil, &tunnel.NoSessionError{Key: key}
@@ -97,7 +107,7 @@ func (u *upstream) dialLegacy(ctx context.Context, key string) (net.Conn, error)
 	if !roots.AppendCertsFromPEM(agent.Legacy.CACert) {
 		return nil, errors.New("the agent gives no certificate authority for its API")
 	}
-	conn, err := u.tunnels.Dial(ctx, key, "tcp", agent.Legacy.Address)
+	conn, err := u.tunnels.DialSession(ctx, key, route.Session, "tcp", agent.Legacy.Address)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,29 @@ func TestNewerSession(t *testing.T) {
 		send()
 		if got := len(w.agents.dials); got != want {
 			t.Errorf("%d connections after session %d, want %d", got, session, want)
+		}
+	}
+}
+
+// TestConnectionOfItsSession checks that a connection belongs to the session of the route by which it is pooled, although another session
+// is better when it is opened.
+func TestConnectionOfItsSession(t *testing.T) {
+	api := httptest.NewTLSServer(http.HandlerFunc(echoRequest))
+	defer api.Close()
+	address := api.Listener.Addr().String()
+	for _, legacy := range []bool{false, true} {
+		w := newEnv(t, http.HandlerFunc(echoRequest))
+		if legacy {
+			w.agents.backend = address
+			w.agents.known[connectedCluster] = tunnel.Agent{Key: connectedCluster,
+				Legacy: &tunnel.LegacyCluster{Address: address, Token: "downstream", CACert: pemOf(api.Certificate())}}
+		}
+		for _, session := range []int64{1, 2, 1} {
+			w.agents.session, w.agents.next = session, 3-session
+			w.send(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")).echoed(t)
+		}
+		if got := w.agents.through; !slices.Equal(got, []int64{1, 2}) {
+			t.Errorf("legacy agent %t: dialed through sessions %v, want 1 and 2", legacy, got)
 		}
 	}
 }

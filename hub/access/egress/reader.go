@@ -13,7 +13,8 @@ import (
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 )
 
-// Reader reads kubeconfig Secrets as kubeconfig.Reader does, with the proxy put into them.
+// Reader reads kubeconfig Secrets as kubeconfig.Reader does, with the proxy put into them. They have clients request answers without
+// compression, which a hostile cluster could use to fill the hub's memory with little data.
 func (p *Proxy) Reader(reader client.Reader) client.Reader {
 	return proxiedReader{Reader: kubeconfig.Reader(reader), proxy: p}
 }
@@ -40,6 +41,7 @@ func (r proxiedReader) Get(ctx context.Context, key client.ObjectKey, object cli
 		if cluster.ProxyURL, err = r.proxy.URL(cluster.Server); err != nil {
 			return fmt.Errorf("the proxy for kubeconfig Secret %s: %w", key.Name, err)
 		}
+		cluster.DisableCompression = true
 	}
 	raw, err := clientcmd.Write(*config)
 	if err != nil {

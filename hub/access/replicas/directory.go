@@ -190,16 +190,16 @@ const (
 func (d *Directory) expirePeers(ctx context.Context) {
 	ticker := time.NewTicker(heartbeatInterval / 2)
 	defer ticker.Stop()
-	for last := time.Now(); ; {
+	for last := sinceStart(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		now := time.Now()
-		if now.Sub(last) > suspectAfter {
+		now := sinceStart()
+		if now-last > suspectAfter {
 			// This process was suspended. Messages of the others have not been read yet.
-			d.eachPeer(func(p *peer) { p.seen(now.Add(-heartbeatTimeout / 2)) })
+			d.eachPeer(func(p *peer) { p.seen(now - heartbeatTimeout/2) })
 		}
 		last = now
 		d.eachPeer(func(p *peer) {

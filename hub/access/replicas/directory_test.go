@@ -2,7 +2,10 @@ package replicas
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +125,46 @@ func TestFrozenReplica(t *testing.T) {
 	}
 	b.freezer.freeze(false)
 	wait.Until(t, timeout, "its sessions to come back", func() bool { return a.Directory.Connected("c-1") && a.Replicas() == 2 })
+}
+
+// TestForgottenReplica: a replica that was forgotten although it responds, as after a jump of this one's clock, is known again, and so are
+// sessions that it gets later.
+func TestForgottenReplica(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, respondWith("b"))
+	join(t, a, b)
+	b.own.set("c-1", true)
+	wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
+	a.mu.RLock()
+	peer := a.peers["b"]
+	a.mu.RUnlock()
+	a.forget(peer, "silent")
+	b.own.set("c-2", true)
+	for _, key := range []string{"c-1", "c-2"} {
+		wait.Until(t, timeout, "its sessions to come back", func() bool { return a.Directory.Connected(key) })
+		got, err := send(a.Directory, key, request(t, http.MethodGet, "/k8s/clusters/"+key, nil))
+		if err != nil || !strings.HasPrefix(got, "b GET") {
+			t.Errorf("a request for %s is answered with %q, %v", key, got, err)
+		}
+	}
+}
+
+// TestUpdateOfForgottenReplica: what was under way from a replica when it was forgotten does not make it the owner of a session.
+func TestUpdateOfForgottenReplica(t *testing.T) {
+	d := New(Options{Local: &sessions{keys: map[string]bool{}}, ReplicaID: "a"})
+	p := newPeer(t.Context(), Member{ID: "b"}, &tls.Config{})
+	d.replace(p, map[string]struct{}{"c-1": {}})
+	if owner, alive := d.choose("c-1", nil); owner != p || alive == nil {
+		t.Errorf("the owner of c-1 is %v", owner)
+	}
+	d.forget(p, "silent")
+	d.update(p, []string{"c-2"}, nil)
+	for _, key := range []string{"c-1", "c-2"} {
+		if _, found := d.Owner(key); found || d.Connected(key) {
+			t.Errorf("a replica that was forgotten has a session of %s", key)
+		}
+	}
 }
 
 func TestKilledReplica(t *testing.T) {

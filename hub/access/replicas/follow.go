@@ -38,11 +38,14 @@ func (d *Directory) follow(p *peer) {
 	}
 }
 
+var errForgotten = errors.New("the sessions of the replica were dropped")
+
 // followOnce reads one stream until it ends, the replica stops sending, or another replica answers. It reports whether a
 // complete snapshot was received.
 func (d *Directory) followOnce(p *peer) (complete bool, err error) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
+	d.setStream(p, cancel)
 	// expirePeers watches a replica only after its first message.
 	timeout := time.AfterFunc(heartbeatTimeout, func() { cancel(errors.New("no answer")) })
 	defer timeout.Stop()
@@ -62,7 +65,7 @@ func (d *Directory) followOnce(p *peer) (complete bool, err error) {
 	set := map[string]struct{}(nil)
 	err = read(response.Body, func(m message) error {
 		timeout.Reset(heartbeatTimeout)
-		p.seen(time.Now())
+		p.seen(sinceStart())
 		if m.Replica != "" && m.Replica != p.ID {
 			return fmt.Errorf("this is replica %s", m.Replica)
 		}
@@ -84,6 +87,12 @@ func (d *Directory) followOnce(p *peer) (complete bool, err error) {
 		return nil
 	})
 	return complete, err
+}
+
+func (d *Directory) setStream(p *peer, end context.CancelCauseFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.endStream = end
 }
 
 func (d *Directory) setPeerDraining(p *peer, draining bool) {

@@ -10,7 +10,6 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync/atomic"
-	"time"
 )
 
 // ErrLoop is returned for a request that was forwarded once already. The replica that forwarded it believed that there was a session here.
@@ -86,7 +85,7 @@ func (d *Directory) choose(key string, tried []*peer) (*peer, context.Context) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var best *peer
-	now, bestRank := time.Now(), 0
+	now, bestRank := sinceStart(), 0
 	owners := d.owners[key]
 	for i, offset := 0, rand.IntN(len(owners)+1); i < len(owners); i++ {
 		p := owners[(i+offset)%len(owners)]
@@ -118,12 +117,12 @@ func (f *forwarder) attempt(alive context.Context, p *peer, r *http.Request, bod
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.Host, out.RequestURI = "https", p.Address, r.Host, ""
 	out.Header.Set(headerForwarded, f.d.opts.ReplicaID)
-	if r.Body != nil && r.Body != http.NoBody {
-		out.Body = body
-	}
 	transport := p.plain
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body, transport = body, p.separate
+	}
 	if isUpgrade(r) {
-		transport = p.upgrades
+		transport = p.separate
 	}
 	response, err := transport.RoundTrip(out)
 	if err != nil {

@@ -16,7 +16,7 @@ type peer struct {
 	ctx  context.Context // of its follower
 	stop context.CancelFunc
 
-	// lastSeen is when its last message came, in nanoseconds.
+	// lastSeen is when its last message came, in sinceStart.
 	lastSeen atomic.Int64
 
 	// Guarded by the Directory's lock.
@@ -25,15 +25,26 @@ type peer struct {
 	// alive lasts from the first complete snapshot until the replica is forgotten; nil outside of that.
 	alive     context.Context
 	forgotten context.CancelFunc
+	// endStream ends the stream that its follower reads, so that the next one begins with a snapshot.
+	endStream context.CancelCauseFunc
 
-	// stream is for its sessions, so that requests cannot block them; plain for requests, and upgrades for those that turn into a
-	// stream of bytes, which HTTP/2 cannot carry.
-	stream, plain, upgrades *http.Transport
+	// stream is for its sessions, so that requests cannot block them. plain is for requests, which share connections. separate is for those
+	// that need one of their own: requests with a body, since all bodies on an HTTP/2 connection wait while the other replica does not read
+	// one of them; and upgrades to a stream of bytes, which HTTP/2 cannot carry.
+	stream, plain, separate *http.Transport
 }
+
+// started is what moments are counted from, so that they fit into an atomic integer and do not jump with the clock.
+var started = time.Now()
+
+func sinceStart() time.Duration { return time.Since(started) }
+
+// receiveBuffer is how much of an answer is kept whose reader is behind. It limits an answer to this much per round trip.
+const receiveBuffer = 256 << 10
 
 func newPeer(ctx context.Context, m Member, config *tls.Config) *peer {
 	p := &peer{Member: m, keys: map[string]struct{}{}, stream: newTransport(config, true), plain: newTransport(config, true),
-		upgrades: newTransport(config, false)}
+		separate: newTransport(config, false)}
 	p.ctx, p.stop = context.WithCancel(ctx)
 	context.AfterFunc(p.ctx, p.closeIdle)
 	return p
@@ -50,7 +61,8 @@ func newTransport(config *tls.Config, http2 bool) *http.Transport {
 		ForceAttemptHTTP2:   http2,
 		Protocols:           &http.Protocols{},
 		// A connection that leads nowhere is found out as soon as a replica that is silent.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: suspectAfter, PingTimeout: heartbeatTimeout - suspectAfter},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: suspectAfter, PingTimeout: heartbeatTimeout - suspectAfter,
+			MaxReceiveBufferPerStream: receiveBuffer},
 	}
 	t.Protocols.SetHTTP1(!http2)
 	t.Protocols.SetHTTP2(http2)
@@ -58,7 +70,7 @@ func newTransport(config *tls.Config, http2 bool) *http.Transport {
 }
 
 func (p *peer) closeIdle() {
-	for _, t := range []*http.Transport{p.stream, p.plain, p.upgrades} {
+	for _, t := range []*http.Transport{p.stream, p.plain, p.separate} {
 		t.CloseIdleConnections()
 	}
 }
@@ -66,10 +78,11 @@ func (p *peer) closeIdle() {
 // isAlive needs the Directory's lock, as do the others that say nothing else.
 func (p *peer) isAlive() bool { return p.alive != nil }
 
-func (p *peer) seen(at time.Time) { p.lastSeen.Store(at.UnixNano()) }
+// seen and unseenFor take moments of sinceStart.
+func (p *peer) seen(at time.Duration) { p.lastSeen.Store(int64(at)) }
 
-func (p *peer) unseenFor(now time.Time) time.Duration {
-	return now.Sub(time.Unix(0, p.lastSeen.Load()))
+func (p *peer) unseenFor(now time.Duration) time.Duration {
+	return now - time.Duration(p.lastSeen.Load())
 }
 
 // replace makes a peer's sessions those of a complete snapshot.
@@ -98,12 +111,16 @@ func (d *Directory) replace(p *peer, keys map[string]struct{}) {
 	d.changed(changed...)
 }
 
-// update adds and removes sessions of a peer.
+// update adds and removes sessions of a peer. One that was forgotten has none until the next snapshot.
 func (d *Directory) update(p *peer, have, gone []string) {
 	if len(have)+len(gone) == 0 {
 		return
 	}
 	d.mu.Lock()
+	if !p.isAlive() {
+		d.mu.Unlock()
+		return
+	}
 	var changed []string
 	for _, key := range have {
 		if _, known := p.keys[key]; !known && d.addOwner(key, p) {
@@ -121,7 +138,7 @@ func (d *Directory) update(p *peer, have, gone []string) {
 	d.changed(changed...)
 }
 
-// forget takes all sessions from a peer until it responds again. Requests that wait for it are given up.
+// forget takes all sessions from a peer until its next snapshot, for which its stream is ended. Requests that wait for it are given up.
 func (d *Directory) forget(p *peer, why string) {
 	d.mu.Lock()
 	if !p.isAlive() {
@@ -136,6 +153,9 @@ func (d *Directory) forget(p *peer, why string) {
 	}
 	sessions := len(p.keys)
 	p.forgotten()
+	if p.endStream != nil {
+		p.endStream(errForgotten)
+	}
 	p.keys, p.alive, p.forgotten, p.draining = map[string]struct{}{}, nil, nil, false
 	d.mu.Unlock()
 	p.closeIdle()

@@ -148,21 +148,26 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestNoLeaks: goroutines of ended sessions end, and counters return to zero.
+// TestNoLeaks: goroutines of ended sessions end, and counters return to zero when their connections are closed.
 func TestNoLeaks(t *testing.T) {
 	h := startHub(t, Limits{})
+	var conns []net.Conn
 	for _, key := range []string{"a", "b", "c"} {
 		stop := h.connect(t, key, nil)
 		for range 20 {
 			conn := h.dial(t, key, tunneltest.Listen(t, func(c net.Conn) { _, _ = c.Write(make([]byte, 4<<20)) }))
 			_ = conn.SetDeadline(time.Now().Add(time.Hour))
 			_, _ = conn.Write([]byte("x"))
+			conns = append(conns, conn)
 		}
 		time.Sleep(50 * time.Millisecond)
 		stop()
 	}
 	wait.Until(t, 10*time.Second, "all sessions are gone", func() bool { return h.count() == 0 })
 	wait.Until(t, 10*time.Second, "the manager is at rest", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return !h.watched })
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
 	if streams := testutil.ToFloat64(h.metrics.streams); streams != 0 {
 		t.Errorf("%v streams are counted", streams)
 	}
@@ -175,8 +180,7 @@ func TestNoLeaks(t *testing.T) {
 	})
 }
 
-// TestProcessLimit: when all sessions together exceed the limit, the fullest stream of the one that continues to send is closed, and no
-// other.
+// TestProcessLimit: when all sessions together exceed the limit, the fullest stream of the one that holds most is closed, and no other.
 func TestProcessLimit(t *testing.T) {
 	h := startHub(t, Limits{Limits: session.Limits{Process: 1 << 20, Pause: 8 << 20}})
 	large, small := h.raw(t, "large"), h.raw(t, "small")

@@ -165,7 +165,11 @@ func (m *Manager) replicaHeaders() http.Header {
 // Dial opens a connection through the newest healthy session of key. It does not wait for the agent to have dialed. The error is a
 // *NoSessionError where no agent is connected.
 func (m *Manager) Dial(ctx context.Context, key, network, address string) (net.Conn, error) {
-	s := m.pick(key)
+	return m.dial(ctx, m.pick(key), key, network, address)
+}
+
+// dial opens a connection through a session; nil is none.
+func (m *Manager) dial(ctx context.Context, s *agentSession, key, network, address string) (net.Conn, error) {
 	if s == nil {
 		m.metrics.dials.WithLabelValues("no_session").Inc()
 		return nil, &NoSessionError{Key: key}

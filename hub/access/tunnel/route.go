@@ -1,5 +1,10 @@
 package tunnel
 
+import (
+	"context"
+	"net"
+)
+
 // Route is the session that Dial would open a stream in.
 type Route struct {
 	// Agent of the session.
@@ -11,10 +16,34 @@ type Route struct {
 }
 
 // Route returns the session that Dial would use now, and false if there is none.
-func (m *Manager) Route(key string) (Route, bool) {
-	s := m.pick(key)
+func (m *Manager) Route(key string) (Route, bool) { return m.routeOf(m.pick(key)) }
+
+// RouteOf returns the session that DialSession would use now, and false if there is none.
+func (m *Manager) RouteOf(key string, session int64) (Route, bool) {
+	return m.routeOf(m.pickSession(key, session))
+}
+
+func (m *Manager) routeOf(s *agentSession) (Route, bool) {
 	if s == nil {
 		return Route{}, false
 	}
-	return Route{Agent: s.agent, Session: s.opened.UnixNano(), Suspect: s.Silence() >= m.limits.Ping+m.limits.Suspect || !m.answers(s)}, true
+	return Route{Agent: s.agent, Session: s.id(), Suspect: s.Silence() >= m.limits.Ping+m.limits.Suspect || !m.answers(s)}, true
+}
+
+// DialSession is Dial through the session of a Route. If that has ended, which is final, it does what Dial does.
+func (m *Manager) DialSession(ctx context.Context, key string, session int64, network, address string) (net.Conn, error) {
+	return m.dial(ctx, m.pickSession(key, session), key, network, address)
+}
+
+// pickSession returns the session of a Route, or what pick chooses if that has ended.
+func (m *Manager) pickSession(key string, id int64) *agentSession {
+	m.mu.RLock()
+	sessions := m.keys[key]
+	m.mu.RUnlock()
+	for _, s := range sessions {
+		if s.id() == id && !s.HasEnded() {
+			return s
+		}
+	}
+	return m.pick(key)
 }

@@ -21,6 +21,9 @@ type agentSession struct {
 	gone chan struct{}
 }
 
+// id identifies the session among those of its key.
+func (s *agentSession) id() int64 { return s.opened.UnixNano() }
+
 func newSession(m *Manager, agent Agent, r *http.Request, socket *session.Socket, ws *websocket.Conn) *agentSession {
 	s := &agentSession{agent: agent, opened: time.Now(), gone: make(chan struct{}),
 		log: m.log.WithValues("key", agent.Key, "identity", agent.Identity)}

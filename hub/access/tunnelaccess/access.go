@@ -39,6 +39,9 @@ const (
 	// probeTTL is for a token that is used once.
 	probeTTL = time.Minute
 
+	// maxHeader is how many bytes of the header of an answer are read of a server whose body is not.
+	maxHeader = 64 << 10
+
 	// ownLabel marks the Tokens of the hub's own; its value is the management Cluster.
 	ownLabel = "management.cattle.io/hub-access-to"
 )
@@ -140,7 +143,8 @@ func get(ctx context.Context, config *rest.Config, good func(code int) bool) err
 	if err != nil {
 		return fmt.Errorf("preparing TLS: %w", err)
 	}
-	plain := &http.Transport{TLSClientConfig: transport, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	plain := &http.Transport{TLSClientConfig: transport, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		MaxResponseHeaderBytes: maxHeader}
 	wrapped, err := rest.HTTPWrappersForConfig(config, plain)
 	if err != nil {
 		return fmt.Errorf("preparing a request: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,14 @@ func TestDirect(t *testing.T) {
 	}
 	if err := Direct(t.Context(), "https://127.0.0.1:1", nil, nil); err == nil || IsUntrusted(err) {
 		t.Errorf("an unreachable server: %v", err)
+	}
+	large := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", 2*maxHeader))
+	}))
+	defer large.Close()
+	authorities := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: large.Certificate().Raw})
+	if err := Direct(t.Context(), large.URL, authorities, nil); err == nil {
+		t.Error("a header of any length is read")
 	}
 }
 

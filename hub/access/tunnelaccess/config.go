@@ -14,11 +14,13 @@ import (
 // sessionTTL is how long a token is good that is kept in memory only.
 const sessionTTL = 10 * time.Minute
 
-// Config leads through the hub to a cluster of whose authority the hub has no part, with tokens that are made as they are needed.
+// Config leads through the hub to a cluster of whose authority the hub has no part, with tokens that are made as they are needed. What the
+// cluster answers is limited as LimitBodies says, and not decompressed.
 func (a *Access) Config(management string) *rest.Config {
 	config := &rest.Config{Host: a.Server(management), TLSClientConfig: rest.TLSClientConfig{CAData: a.Settings.CACerts},
-		UserAgent: "drover-hub"}
+		UserAgent: "drover-hub", DisableCompression: true}
 	redirect.Restrict(config)
+	LimitBodies(config, maxBody)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &session{access: a, management: management, next: next}
 	})

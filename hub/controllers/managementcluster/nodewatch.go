@@ -2,25 +2,31 @@ package managementcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/drover-dev/drover/hub/access/tunnelaccess"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
-// versionTimeout bounds a request for the version of a cluster.
-const versionTimeout = 30 * time.Second
+const (
+	// versionTimeout and maxVersionBody, in bytes, bound a request for the version of a cluster.
+	versionTimeout = 30 * time.Second
+	maxVersionBody = 64 << 10
+	// minRetry to maxRetry is the time after which a cluster is observed again.
+	minRetry, maxRetry = time.Second, time.Minute
+	// maxErrorText is how much of an error is logged, in bytes: it may be the cluster's.
+	maxErrorText = 1 << 10
+)
 
 // observation is what was read of an imported cluster.
 type observation struct {
@@ -96,59 +102,58 @@ func (w *nodeWatcher) update(change func(*observation)) {
 	}
 }
 
-// run watches until ctx ends. The reflector retries with back-off.
+// run observes the cluster until ctx ends, or until it turns out that its Nodes cannot be counted: then the version is known nevertheless.
 func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config) {
 	log := ctrl.Log.WithName("managementcluster").WithValues("Cluster", name)
-	nodes, versions, err := clients(config)
-	if err != nil {
+	nodes, err1 := newNodeSet(config)
+	versions, err2 := newVersionClient(config)
+	if err := errors.Join(err1, err2); err != nil {
 		log.Error(err, "Failed to watch the Nodes of the cluster")
 		return
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var store cache.Store
-	count := func(any) {
-		w.update(func(o *observation) { o.nodes, o.counted = len(store.ListKeys()), true })
-	}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if err := w.readVersion(ctx, versions); err != nil {
-				return nil, err
-			}
-			return nodes.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			if err := w.readVersion(ctx, versions); err != nil {
-				return nil, err
-			}
-			return nodes.Watch(ctx, options)
-		},
-	}
-	informer := cache.NewSharedIndexInformerWithOptions(lw, &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{})
-	store = informer.GetStore()
-	_, err1 := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: count, DeleteFunc: count})
-	err2 := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			// The manifest of a legacy agent does not let the hub read Nodes, and an API may have none. The version is known nevertheless.
-			log.Info("Not counting the Nodes of the cluster: it has none, or the hub may not list them", "error", err.Error())
-			stop()
+	for delay := minRetry; ; delay = min(2*delay, maxRetry) {
+		begin := time.Now()
+		err := w.observe(ctx, nodes, versions)
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		log.V(1).Info("Watching the Nodes of the cluster failed, retrying", "error", err.Error())
-	})
-	err3 := informer.SetTransform(func(in any) (any, error) {
-		if node, ok := in.(*metav1.PartialObjectMetadata); ok {
-			node.ObjectMeta = metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}
-		}
-		return in, nil
-	})
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			log.Error(err, "Failed to watch the Nodes of the cluster")
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, errTooManyNodes):
+			// The manifest of a legacy agent does not let the hub read Nodes, and an API may have none.
+			w.update(func(o *observation) { o.nodes, o.counted = 0, false })
+			log.Info("Not counting the Nodes of the cluster: it has none or too many, or the hub may not list them",
+				"error", message.Bound(err.Error(), maxErrorText))
 			return
+		case err != nil:
+			nodes.names = nil
+			log.V(1).Info("Watching the Nodes of the cluster failed, retrying", "error", message.Bound(err.Error(), maxErrorText))
+		}
+		if time.Since(begin) > minWatch/2 {
+			delay = minRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay/2 + rand.N(delay)):
 		}
 	}
-	informer.RunWithContext(ctx)
+}
+
+// observe reads the version, lists the Nodes unless they are known, and watches them until the watch ends.
+func (w *nodeWatcher) observe(ctx context.Context, nodes *nodeSet, versions discovery.ServerVersionInterface) error {
+	if err := w.readVersion(ctx, versions); err != nil {
+		return err
+	}
+	count := func() { w.update(func(o *observation) { o.nodes, o.counted = len(nodes.names), true }) }
+	if nodes.names == nil {
+		if err := nodes.list(ctx); err != nil {
+			return fmt.Errorf("listing the Nodes: %w", err)
+		}
+		count()
+	}
+	if err := nodes.watch(ctx, count); err != nil {
+		return fmt.Errorf("watching the Nodes: %w", err)
+	}
+	return nil
 }
 
 func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVersionInterface) error {
@@ -167,16 +172,13 @@ func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVers
 	return nil
 }
 
-func clients(config *rest.Config) (metadata.ResourceInterface, discovery.ServerVersionInterface, error) {
-	nodes, err := metadata.NewForConfig(config)
+func newVersionClient(config *rest.Config) (discovery.ServerVersionInterface, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = versionTimeout
+	tunnelaccess.LimitBodies(config, maxVersionBody)
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	bounded := rest.CopyConfig(config)
-	bounded.Timeout = versionTimeout
-	versions, err := discovery.NewDiscoveryClientForConfig(bounded)
-	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client: %w", err)
-	}
-	return nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), versions, nil
+	return client, nil
 }

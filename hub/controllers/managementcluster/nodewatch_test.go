@@ -2,6 +2,7 @@ package managementcluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 )
 
 // api is an API server with a version and Nodes, and counts what it is asked.
@@ -41,12 +44,6 @@ func newAPI(t *testing.T) *api {
 			a.lists.Add(1)
 			_, _ = fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1"},"items":[`+
 				node+`]}`, "a", "1")
-			return
-		}
-		if r.URL.Query().Get("sendInitialEvents") != "" {
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid",
-				"code": 422})
 			return
 		}
 		a.watches.Add(1)
@@ -116,6 +113,29 @@ func TestNodeWatch(t *testing.T) {
 		t.Error("told of a change after the end")
 	case <-time.After(200 * time.Millisecond):
 	}
+}
+
+// TestEndlessVersion: of an answer without an end, which a hostile agent may give, no more is read than a version takes.
+func TestEndlessVersion(t *testing.T) {
+	cut := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(cut)
+		for piece := make([]byte, 32<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	versions, err := newVersionClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &nodeWatcher{changed: func() { t.Error("a version was read") }}
+	if err := w.readVersion(t.Context(), versions); !errors.As(err, new(*tunnelaccess.BodyLimitError)) {
+		t.Errorf("reading an endless version: %v", err)
+	}
+	<-cut
 }
 
 // TestNodeWatchForbidden: a cluster whose version can be read is ready, and a watch of Nodes that is forbidden is not retried at once.
