@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,10 +14,10 @@ import (
 // printable returns a text that comes from machines or from other users as one line without control characters.
 func printable(text string) string { return withoutControl(oneLineOf(text)) }
 
-// withoutControl replaces control characters, which a terminal would obey.
-func withoutControl(text string) string {
+// withoutControl replaces control characters, which a terminal would obey, except some.
+func withoutControl(text string, except ...rune) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if unicode.IsPrint(r) || slices.Contains(except, r) {
 			return r
 		}
 		return unicode.ReplacementChar
@@ -30,12 +31,7 @@ func withPrintableLines(write func(io.Writer) error) func(io.Writer) error {
 		if err := write(&text); err != nil {
 			return err
 		}
-		_, err := io.WriteString(out, strings.Map(func(r rune) rune {
-			if unicode.IsPrint(r) || r == '\n' || r == '\t' {
-				return r
-			}
-			return unicode.ReplacementChar
-		}, text.String()))
+		_, err := io.WriteString(out, withoutControl(text.String(), '\n', '\t'))
 		return err
 	}
 }
