@@ -46,6 +46,11 @@ func (f *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.Cr
 	return nil
 }
 
+func (f *fakeAPI) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.SetResourceVersion("1")
+	return nil
+}
+
 func (f *fakeAPI) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	switch object := object.(type) {
 	case *metav1.PartialObjectMetadata:

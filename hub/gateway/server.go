@@ -129,7 +129,8 @@ func New(opts Options) (*Server, error) {
 		Version: clientset.Discovery().ServerVersion, Logger: s.log, Drain: s.drain, Settle: opts.Settle,
 	}}
 	s.registrar = registration.New(registration.Options{
-		Settings: opts.Settings, SigningKey: opts.SigningKey, Client: opts.Client, Live: opts.APIReader, Secrets: s.secrets, Logger: s.log,
+		Settings: opts.Settings, SigningKey: opts.SigningKey, Client: opts.Client, Live: opts.APIReader, Informers: opts.Cache,
+		Secrets: s.secrets, Logger: s.log,
 	})
 	s.sessions = &agentsession.Agents{Options: agentsession.Options{
 		Issuer: opts.Issuer, Registrar: s.registrar, Machines: s.authenticator, Secrets: s.secrets, Client: opts.Client, Live: opts.APIReader,

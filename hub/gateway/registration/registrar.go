@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -42,6 +42,8 @@ type Options struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Informers are those that Client reads from.
+	Informers cache.Informers
 	// Secrets holds registration tokens and machine requests.
 	Secrets *secretcache.Cache
 	// Logger of registrations.
@@ -53,21 +55,18 @@ type Registrar struct {
 	Options
 	// Tokens checks registration tokens.
 	Tokens *Tokens
-	// ahead knows the bootstrap tokens that the cache may not have yet.
-	ahead *ahead
 	// refusals limits by machine what is logged of machines that failed to prove their identity.
 	refusals *ratelimit.Limiter
 }
 
 // New returns a Registrar.
 func New(opts Options) *Registrar {
-	return &Registrar{Options: opts, refusals: ratelimit.New(1.0/60, 5), Tokens: newTokens(opts), ahead: newAhead(opts)}
+	return &Registrar{Options: opts, refusals: ratelimit.New(1.0/60, 5), Tokens: newTokens(opts)}
 }
 
-// IsGuess reports whether an error is the answer to a credential that may have been guessed: a 401, or that a bootstrap token is not known
-// yet.
+// IsGuess reports whether an error is the answer to a credential that may have been guessed: a 401, or that a token is not known yet.
 func IsGuess(err error) bool {
-	return response.IsCode(err, http.StatusUnauthorized) || errors.Is(err, errAhead)
+	return response.IsCode(err, http.StatusUnauthorized) || isAhead(err)
 }
 
 // Request is what a machine sends.
@@ -128,11 +127,9 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 		found.bootstrap, err = g.stored(ctx, req.Headers)
 		return found, err
 	}
-	err = g.Tokens.whileUnknown(ctx, req.Token, g.ahead.note, func() error {
-		return g.ahead.evaluate(req.Token, func() (err error) {
-			found, err = g.lookUp(ctx, req.Token)
-			return err
-		})
+	err = g.Tokens.whileUnknown(ctx, req.Token, func() (err error) {
+		found, err = g.lookUp(ctx, req.Token)
+		return err
 	})
 	return found, err
 }

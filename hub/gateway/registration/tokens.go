@@ -2,7 +2,6 @@ package registration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -32,6 +31,8 @@ type Tokens struct {
 	log    logr.Logger
 	// unknown has an element for each unknown token that the caches have time to learn of.
 	unknown chan struct{}
+	// ahead knows the tokens that the caches may not have yet.
+	ahead *ahead
 }
 
 const (
@@ -44,7 +45,7 @@ const (
 // newTokens returns Tokens that read from the caches of opts.
 func newTokens(opts Options) *Tokens {
 	return &Tokens{secrets: opts.Secrets.Registrations, live: opts.Live, client: opts.Client, now: time.Now, log: opts.Logger,
-		unknown: make(chan struct{}, maxUnknown)}
+		unknown: make(chan struct{}, maxUnknown), ahead: newAhead(opts)}
 }
 
 // ErrUnknownToken is returned for every token that is not one of this hub.
@@ -55,11 +56,11 @@ var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 var errNotKnownYet = response.Retry(response.DefaultRetry, "the registration token is not known yet")
 
 // Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, 403 if it is
-// for another purpose, and 503 while many tokens are unknown. An expired token has an error of its own since its holder is not guessing.
+// for another purpose, and 503 while it may be ahead of the caches, or many tokens are unknown. An expired token has an error of its own since its holder is not guessing.
 func (t *Tokens) Find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
 ) (found *managementv3.ClusterRegistrationToken, err error) {
-	err = t.whileUnknown(ctx, token, nil, func() error {
+	err = t.whileUnknown(ctx, token, func() error {
 		found, err = t.find(ctx, token, purpose)
 		return err
 	})
@@ -67,10 +68,11 @@ func (t *Tokens) Find(
 }
 
 // whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues. It asks
-// again and again, in memory: what it waits for is in several caches. A client would take a 401 for final. note, unless it is nil, gets a
-// token that has that time.
-func (t *Tokens) whileUnknown(ctx context.Context, token string, note func(context.Context, string), lookUp func() error) error {
-	err := lookUp()
+// again and again, in memory: what it waits for is in several caches. A client would take a 401 for final, so that a token which may be
+// ahead of the caches gets none.
+func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
+	evaluate := func() error { return t.ahead.evaluate(ctx, token, lookUp) }
+	err := evaluate()
 	if !isUnknown(err) || !tokens.IsRegistrationToken(token) && !tokens.IsBootstrapToken(token) {
 		return err
 	}
@@ -80,13 +82,11 @@ func (t *Tokens) whileUnknown(ctx context.Context, token string, note func(conte
 	default:
 		return errNotKnownYet
 	}
-	if note != nil {
-		note(ctx, token)
-	}
-	for end := time.Now().Add(unknownFor); isUnknown(err) && time.Now().Before(end); err = lookUp() {
+	t.ahead.note(ctx, token)
+	for end := time.Now().Add(unknownFor); isUnknown(err) && time.Now().Before(end); err = evaluate() {
 		select {
 		case <-ctx.Done():
-			if errors.Is(err, errAhead) {
+			if isAhead(err) {
 				return err
 			}
 			return errNotKnownYet

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -68,8 +69,10 @@ func tokenFixture(t *testing.T, now time.Time, secrets map[string]map[string]str
 		}
 		reader.tokens[client.ObjectKeyFromObject(crt)] = crt
 	}
+	caughtUp := func(context.Context, string) bool { return true }
 	return &Tokens{secrets: secretcache.RegistrationTokens{Indexer: indexer}, client: reader, now: func() time.Time { return now },
-		log: logr.Discard(), unknown: make(chan struct{}, maxUnknown)}
+		log: logr.Discard(), unknown: make(chan struct{}, maxUnknown),
+		ahead: &ahead{live: &writtenUpTo{version: "1"}, shown: lru.New(maxShown), bootstraps: caughtUp, registrations: caughtUp}}
 }
 
 func TestFindRegistrationToken(t *testing.T) {
@@ -196,7 +199,7 @@ func TestUnknownBootstrapToken(t *testing.T) {
 			base64.URLEncoding.EncodeToString(sum[1:]): 0, "wrong": 0,
 		} {
 			start := time.Now()
-			err := fixture.whileUnknown(t.Context(), token, nil, func() error {
+			err := fixture.whileUnknown(t.Context(), token, func() error {
 				if time.Since(start) < 2*time.Second {
 					return ErrUnknownToken
 				}

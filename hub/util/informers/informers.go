@@ -24,6 +24,11 @@ func Reached(ctx context.Context, of cache.Informers, kind client.Object, versio
 	if !ok {
 		return false, false
 	}
-	order, err := resourceversion.CompareResourceVersion(with.GetIndexer().LastStoreSyncResourceVersion(), version)
+	return Has(with.GetIndexer(), version)
+}
+
+// Has is Reached for the store of a cache.
+func Has(store toolscache.Store, version string) (reached, known bool) {
+	order, err := resourceversion.CompareResourceVersion(store.LastStoreSyncResourceVersion(), version)
 	return order >= 0, err == nil
 }
