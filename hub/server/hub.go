@@ -194,7 +194,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		if err := capi.RegisterWebhooks(ctx, direct, found.webhooks, found.owners...); err != nil {
 			return nil, err
 		}
-		if err := mgr.Add(found.certificate); err != nil {
+		if err := found.certificate.SetupWithManager(mgr); err != nil {
 			return nil, fmt.Errorf("adding the webhook certificate: %w", err)
 		}
 		if err := addHealthChecks(mgr); err != nil {

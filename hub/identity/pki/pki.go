@@ -161,7 +161,7 @@ func NewKey() (crypto.Signer, error) {
 // Serves reports whether the pair is still good for the request: it was issued for it, by this signer (nil: any), and has a third of its
 // lifetime left.
 func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
-	if now.Before(p.Cert.NotBefore) || now.Add(req.Lifetime/3).After(p.Cert.NotAfter) {
+	if now.Before(p.Cert.NotBefore) || now.After(RenewAt(p.Cert, req.Lifetime)) {
 		return false
 	}
 	if signer != nil && p.Cert.CheckSignatureFrom(signer.Cert) != nil {
@@ -172,6 +172,11 @@ func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
 		slices.Equal(p.Cert.Subject.Organization, req.Organization) &&
 		slices.Equal(p.Cert.DNSNames, req.DNSNames) &&
 		slices.EqualFunc(p.Cert.IPAddresses, req.IPs, net.IP.Equal)
+}
+
+// RenewAt is the time after which a certificate that was requested for this lifetime has to be renewed: a third of it is left.
+func RenewAt(cert *x509.Certificate, lifetime time.Duration) time.Time {
+	return cert.NotAfter.Add(-lifetime / 3)
 }
 
 // CertPEM is the certificate as PEM.

@@ -3,87 +3,17 @@ package capi
 import (
 	"bytes"
 	"crypto/x509"
-	"errors"
 	"maps"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
-	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
-
-// TestOtherAuthority: what API servers have been given to trust stays in use when the Secret is replaced while the hub runs.
-func TestOtherAuthority(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).Build()
-	certificate, err := EnsureCertificate(t.Context(), c, "drover-system", []string{"hub.example.com"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := certificate.CA
-	if err := certificate.renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	secret := &corev1.Secret{}
-	secret.Namespace, secret.Name = "drover-system", CertificateSecret
-	if err := c.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	served := certificate.current.Load()
-	if err := certificate.renew(t.Context()); !errors.Is(err, errOtherAuthority) {
-		t.Errorf("with another authority: %v", err)
-	}
-	if certificate.current.Load() != served || !bytes.Equal(certificate.CA, trusted) {
-		t.Error("a certificate is served that nobody trusts")
-	}
-}
-
-// TestReplicasAgreeOnAuthority: after another authority a replica that serves with the former one ends, and has the new one when it starts
-// again. Otherwise the API server's calls would fail there for as long as it runs.
-func TestReplicasAgreeOnAuthority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).Build()
-		replica := func() *Certificate {
-			t.Helper()
-			certificate, err := EnsureCertificate(t.Context(), c, "drover-system", []string{"hub.example.com"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return certificate
-		}
-		running, ended := replica(), make(chan error, 1)
-		go func() { ended <- running.Start(t.Context()) }()
-		time.Sleep(2 * time.Hour)
-		select {
-		case err := <-ended:
-			t.Fatalf("it ended without another authority: %v", err)
-		default:
-		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "drover-system", Name: CertificateSecret}}
-		if err := c.Delete(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
-		other := replica()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, errOtherAuthority) {
-				t.Errorf("it ended with %v", err)
-			}
-		case <-time.After(2 * checkInterval):
-			t.Error("it serves with the former authority")
-		}
-		if again := replica(); !bytes.Equal(again.CA, other.CA) || bytes.Equal(again.CA, running.CA) {
-			t.Error("the replicas have different authorities")
-		}
-	})
-}
 
 func TestFill(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
@@ -28,26 +29,34 @@ const (
 	caKeyKey  = "ca.key"
 )
 
-// Certificate is what the webhook server serves with. It is a manager.Runnable that renews itself.
+// Certificate is what the webhook server serves with. It is a manager.Runnable that follows its Secret.
 type Certificate struct {
 	// CA are the PEM certificates that callers have to trust.
 	CA []byte
 
-	client    client.Client
-	namespace string
-	hosts     []string
-	current   atomic.Pointer[tls.Certificate]
+	client client.Client
+	name   client.ObjectKey
+	hosts  []string
+	// secrets tells of changes of the Secret, whose content it need not have. SetupWithManager sets it.
+	secrets cache.Informers
+	current atomic.Pointer[tls.Certificate]
 }
 
 // EnsureCertificate reads the certificate for the given host names and addresses from its Secret and makes or renews it where needed.
 // The authority stays the same for as long as it lasts, so that a restart does not change what is registered with the API server. c must
 // not read from a cache.
 func EnsureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string) (*Certificate, error) {
-	out := &Certificate{client: c, namespace: namespace, hosts: hosts}
-	if err := out.renew(ctx); err != nil {
+	out := &Certificate{client: c, name: client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, hosts: hosts}
+	if err := out.update(ctx); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// SetupWithManager adds the certificate to a manager, whose cache watches Secrets anyway.
+func (c *Certificate) SetupWithManager(mgr ctrl.Manager) error {
+	c.secrets = mgr.GetCache()
+	return mgr.Add(c)
 }
 
 // Get returns the certificate of this moment.
@@ -58,89 +67,85 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // NeedLeaderElection tells the manager that every replica serves webhooks.
 func (c *Certificate) NeedLeaderElection() bool { return false }
 
-// checkInterval is the time between two reads of the Secret: for as long calls of the API server fail at some replicas after another one
-// has registered a new authority.
-const checkInterval = 5 * time.Minute
-
-// Start renews the certificate, or takes over what another replica has renewed, until ctx ends. It ends with an error, and the hub with it,
-// when there is another authority: the hub registers that when it starts again, as the other replicas do.
-func (c *Certificate) Start(ctx context.Context) error {
-	ticker := time.NewTicker(checkInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			err := c.renew(ctx)
-			if errors.Is(err, errOtherAuthority) {
-				return err
-			}
-			if err != nil && ctx.Err() == nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Renewing the webhook certificate failed; retrying")
-			}
-		}
-	}
-}
-
 // errOtherAuthority is returned where the Secret was deleted or replaced, or where the clock has jumped. The API server trusts the
 // authority that the replica which started last has registered, and no other.
-var errOtherAuthority = errors.New("its authority was replaced since this hub has started; the hub has to start again to register the " +
-	"new one with the API server")
+var errOtherAuthority = errors.New("the authority was replaced or deleted after this hub started; restart the hub to register the new " +
+	"one with the API server")
 
-func (c *Certificate) renew(ctx context.Context) error {
+// update serves with the certificate in the Secret, and renews it when that is due. Until then it does not write: of two replicas with
+// different --webhook-url, each would replace the other's certificate at once.
+func (c *Certificate) update(ctx context.Context) error {
 	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {
-		secret, err := ensureSecret(ctx, c.client, c.namespace, c.hosts, time.Now())
+		secret, missing, err := c.read(ctx)
 		if err != nil {
 			return err
 		}
-		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-		if err != nil {
-			return err
-		}
-		if c.CA == nil {
-			c.CA = secret.Data[caCertKey]
-		}
-		if !bytes.Equal(c.CA, secret.Data[caCertKey]) {
+		// A Secret that was deleted is created when the hub starts again, which then registers the new authority.
+		if c.CA != nil && !bytes.Equal(c.CA, secret.Data[caCertKey]) {
 			return errOtherAuthority
 		}
-		c.current.Store(&pair)
-		return nil
+		now := time.Now()
+		changed, err := fill(secret, c.hosts, now)
+		if err != nil || changed && !c.renewalDue(now) {
+			return err
+		}
+		switch {
+		case missing:
+			err = c.client.Create(ctx, secret)
+		case changed:
+			err = c.client.Update(ctx, secret)
+		}
+		if err != nil {
+			return err
+		}
+		return c.serve(secret)
 	})
 	if err != nil {
-		return fmt.Errorf("preparing webhook certificate in Secret %s/%s: %w", c.namespace, CertificateSecret, err)
+		return fmt.Errorf("webhook certificate in Secret %s: %w", c.name, err)
 	}
 	return nil
 }
 
+func (c *Certificate) read(ctx context.Context) (secret *corev1.Secret, missing bool, err error) {
+	secret = &corev1.Secret{}
+	err = c.client.Get(ctx, c.name, secret)
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name}, Type: corev1.SecretTypeTLS,
+		}, true, nil
+	}
+	return secret, false, err
+}
+
+// serve serves with a certificate from now on, whose authority may have been renewed with it.
+func (c *Certificate) serve(secret *corev1.Secret) error {
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return err
+	}
+	if c.CA == nil {
+		c.CA = secret.Data[caCertKey]
+	}
+	if !bytes.Equal(c.CA, secret.Data[caCertKey]) {
+		return errOtherAuthority
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+// renewAt is when the certificate that is served has to be renewed. Its authority has years left then, or is renewed with it.
+func (c *Certificate) renewAt() time.Time {
+	return pki.RenewAt(c.current.Load().Leaf, pki.LeafLifetime)
+}
+
+// renewalDue is also true without a certificate, and of one that is not valid yet, as after a jump of the clock.
+func (c *Certificate) renewalDue(now time.Time) bool {
+	current := c.current.Load()
+	return current == nil || now.Before(current.Leaf.NotBefore) || now.After(c.renewAt())
+}
+
 // lostRace reports whether another replica wrote the Secret first.
 func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-
-func ensureSecret(ctx context.Context, c client.Client, namespace string, hosts []string, now time.Time) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, secret)
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return nil, err
-	}
-	if missing {
-		secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: CertificateSecret},
-			Type:       corev1.SecretTypeTLS,
-		}
-	}
-	changed, err := fill(secret, hosts, now)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case missing:
-		err = c.Create(ctx, secret)
-	case changed:
-		err = c.Update(ctx, secret)
-	}
-	return secret, err
-}
 
 // fill puts an authority and a certificate for hosts into the Secret and reports whether it had to change anything.
 func fill(secret *corev1.Secret, hosts []string, now time.Time) (changed bool, err error) {
