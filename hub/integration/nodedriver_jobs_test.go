@@ -229,6 +229,27 @@ func nothingOutlives(t *testing.T, hub *jobs.Runner, m *nodedriver.Machine) {
 	})
 }
 
+// interruptCreation has a hub begin to create a machine, and end while the driver, in its Job, waits for the cloud to start the instance.
+// The cloud answers the driver when goOn is called, at the end of the test at the latest.
+func interruptCreation(t *testing.T, cloud *fake.Cloud, hub *jobs.Runner, m *nodedriver.Machine) (goOn func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	answer := make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(goOn)
+	cloud.SetFault(func(_, path string) error {
+		if strings.HasSuffix(path, "/start") {
+			stop()
+			<-answer
+		}
+		return nil
+	})
+	if _, _, err := hub.Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
+		t.Fatalf("got %v", err)
+	}
+	return goOn
+}
+
 // A Job outlives the hub that has created it: the next one waits for it, and creates no second machine. What its driver says of an error
 // is told, without secrets, and a Job that does not come to an end is ended by the removal.
 func TestJobOutlivesHub(t *testing.T) {
@@ -236,24 +257,12 @@ func TestJobOutlivesHub(t *testing.T) {
 	cloud := newCloud(t)
 	newHub := func() *jobs.Runner { return newJobRunner(t) }
 	m := jobMachine(t, cloud.URL)
-	started, goOn := make(chan struct{}, 10), make(chan struct{})
-	cloud.SetFault(func(_, path string) error {
-		if strings.HasSuffix(path, "/start") {
-			started <- struct{}{}
-			<-goOn
-		}
-		return nil
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	go func() { <-started; stop() }()
-	if _, _, err := newHub().Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
-		t.Fatalf("got %v", err)
-	}
+	goOn := interruptCreation(t, cloud, newHub(), m)
 	next := newHub()
 	if outlived, err := next.Outlived(t.Context(), m.ID); err != nil || outlived != nodedriver.OutlivedCreation {
 		t.Fatalf("%q, %v", outlived, err)
 	}
-	close(goOn)
+	goOn()
 	addresses, log, err := next.Create(t.Context(), m)
 	if err != nil || len(addresses) != 1 || cloud.Made() != 1 || cloud.Instances()["pool-1"].Size != 1234567 {
 		t.Fatalf("%v, %v, made %d: %s", addresses, err, cloud.Made(), log)
@@ -263,13 +272,7 @@ func TestJobOutlivesHub(t *testing.T) {
 	}
 
 	// A creation that hangs, seen by a hub that knows nothing of what it has made.
-	started, goOn = make(chan struct{}, 10), make(chan struct{})
-	defer close(goOn)
-	ctx, stop = context.WithCancel(t.Context())
-	go func() { <-started; stop() }()
-	if _, _, err := next.Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
-		t.Fatalf("got %v", err)
-	}
+	interruptCreation(t, cloud, next, m)
 	m.State = nil
 	if _, err := newHub().Remove(t.Context(), m); err != nil {
 		t.Fatal(err)

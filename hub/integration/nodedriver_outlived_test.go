@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,25 +19,13 @@ func TestJobDeletedByHand(t *testing.T) {
 	t.Parallel()
 	cloud := newCloud(t)
 	m := jobMachine(t, cloud.URL)
-	started, goOn := make(chan struct{}, 10), make(chan struct{})
-	cloud.SetFault(func(_, path string) error {
-		if strings.HasSuffix(path, "/start") {
-			started <- struct{}{}
-			<-goOn
-		}
-		return nil
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	go func() { <-started; stop() }()
-	if _, _, err := newJobRunner(t).Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
-		t.Fatalf("got %v", err)
-	}
+	goOn := interruptCreation(t, cloud, newJobRunner(t), m)
 	job := &batchv1.Job{}
 	job.Namespace, job.Name = settings.DefaultSystemNamespace, "machine-provision-"+string(m.ID.UID)
 	if err := jobClient(t).Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	close(goOn)
+	goOn()
 	testenv.Until(t, "the Job to be gone", func() error {
 		err := jobClient(t).Get(t.Context(), client.ObjectKeyFromObject(job), job)
 		if err == nil {

@@ -120,16 +120,16 @@ func (m *machines) start(object *unstructured.Unstructured, removal bool, do fun
 	}, func() { m.events <- event.GenericEvent{Object: object} })
 }
 
-// lastWrites is how often the outcome of an operation that was canceled is written.
-const lastWrites = 5
+// lastWritesWithin is the time in which the outcome of an operation that was canceled is written: about five writes. A hub that stops does
+// not last much longer.
+const lastWritesWithin = 2 * time.Second
 
 // writeOutcome is writeState for the outcome of an operation, which nothing else knows: a machine that was created would be created again
-// without it. It writes again after conflicts and errors that pass, until ctx ends, and then a few times more.
+// without it. It writes again after conflicts and errors that pass, until ctx ends, and then for a short time more.
 func (m *machines) writeOutcome(ctx context.Context, object *unstructured.Unstructured, log string, change func(*stored) error) error {
 	pause := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Cap: 30 * time.Second, Steps: math.MaxInt32}
-	for writes := 1; ; writes++ {
-		err := m.writeState(context.WithoutCancel(ctx), object, log, change)
-		if err == nil || !passes(err) || ctx.Err() != nil && writes >= lastWrites {
+	for ctx.Err() == nil {
+		if err := m.writeState(context.WithoutCancel(ctx), object, log, change); !passes(err) {
 			return err
 		}
 		select {
@@ -137,10 +137,24 @@ func (m *machines) writeOutcome(ctx context.Context, object *unstructured.Unstru
 		case <-ctx.Done():
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWritesWithin)
+	defer cancel()
+	pause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32}
+	for {
+		err := m.writeState(last, object, log, change)
+		if !passes(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause.Step()):
+		case <-last.Done():
+			return err
+		}
+	}
 }
 
-// passes reports whether a later write may succeed though nobody has changed anything.
+// passes reports whether err is an error, and a later write may succeed though nobody has changed anything.
 func passes(err error) bool {
-	return !errors.Is(err, errRefused) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) &&
+	return err != nil && !errors.Is(err, errRefused) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) &&
 		!apierrors.IsRequestEntityTooLargeError(err)
 }

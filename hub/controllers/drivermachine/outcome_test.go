@@ -3,8 +3,10 @@ package drivermachine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +50,20 @@ func TestStateCannotBeSaved(t *testing.T) {
 	}
 }
 
+// interceptOutcome has fault called before the outcome of a creation that has succeeded is written. With an error it is not written.
+func (h *hub) interceptOutcome(fault func(ctx context.Context) error) {
+	h.intercept(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if s, ok := o.(*corev1.Secret); ok && strings.Contains(string(s.Data[progressKey]), phaseCreated) {
+				if err := fault(ctx); err != nil {
+					return err
+				}
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+}
+
 // The outcome of a creation is written again after errors that pass.
 func TestOutcomeIsWrittenAgain(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
@@ -55,25 +71,108 @@ func TestOutcomeIsWrittenAgain(t *testing.T) {
 		"conflict": apierrors.NewConflict(secrets, "one-machine-state", errors.New("changed")),
 		"timeout":  apierrors.NewTimeoutError("etcd has no leader", 1), "network": errors.New("connection refused"),
 	} {
-		drivers := &fakeDrivers{create: func(context.Context) error { return nil }}
-		h := newHub(t, drivers)
-		failed := false
-		h.intercept(interceptor.Funcs{
-			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-				s, ok := o.(*corev1.Secret)
-				if ok && !failed && strings.Contains(string(s.Data[progressKey]), phaseCreated) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drivers := &fakeDrivers{create: func(context.Context) error { return nil }}
+				h := newHub(t, drivers)
+				failed := false
+				h.interceptOutcome(func(context.Context) error {
+					if failed {
+						return nil
+					}
 					failed = true
 					return fault
+				})
+				h.reconcile()
+				<-h.events
+				if c, _ := h.reconcile(); c.Reason != "Created" || drivers.made != 1 || !failed {
+					t.Errorf("made %d, %+v", drivers.made, c)
 				}
-				return c.Update(ctx, o, opts...)
-			},
+			})
+		})
+	}
+}
+
+// The outcome of an operation that was canceled is written a few times more. The pauses between these writes grow and are short: a hub that
+// stops ends soon.
+func TestLastWritesOfOutcome(t *testing.T) {
+	for name, test := range map[string]struct {
+		// failing is how long writes have failed when the operation is canceled; recovers is how long they fail after that.
+		failing, recovers time.Duration
+		written           bool
+	}{
+		"the API server does not answer":         {recovers: time.Hour},
+		"it has not answered for a long time":    {failing: time.Hour, recovers: 2 * time.Hour},
+		"it answers again":                       {recovers: 500 * time.Millisecond, written: true},
+		"it answers again, after a long time":    {failing: time.Hour, recovers: 500 * time.Millisecond, written: true},
+		"the first write after the cancellation": {failing: time.Minute, written: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drivers := &fakeDrivers{create: func(ctx context.Context) error {
+					if test.failing == 0 {
+						<-ctx.Done()
+					}
+					return nil
+				}}
+				h := newHub(t, drivers)
+				end := time.Now().Add(test.failing)
+				var last []time.Duration // when, after the cancellation
+				h.interceptOutcome(func(context.Context) error {
+					since := time.Since(end)
+					if since >= 0 {
+						last = append(last, since)
+					}
+					if since < test.recovers {
+						return errors.New("connection refused")
+					}
+					return nil
+				})
+				h.reconcile()
+				time.Sleep(test.failing)
+				h.stop()
+				<-h.events
+
+				if len(last) == 0 || last[0] != 0 || last[len(last)-1] > lastWritesWithin || !test.written && len(last) < 5 {
+					t.Errorf("written after %s", last)
+				}
+				var pauses []time.Duration
+				for i := 1; i < len(last); i++ {
+					pauses = append(pauses, last[i]-last[i-1])
+				}
+				if !slices.IsSorted(pauses) || len(pauses) > 0 && pauses[0] == 0 {
+					t.Errorf("pauses %s", pauses)
+				}
+				state, _, err := h.readState(t.Context(), h.infra)
+				if err != nil || (state.progress.Phase == phaseCreated) != test.written {
+					t.Errorf("%v, %+v", err, state.progress)
+				}
+			})
+		})
+	}
+}
+
+// A last write that is not answered does not hold up the end of the operation.
+func TestLastWriteHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drivers := &fakeDrivers{create: func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}}
+		h := newHub(t, drivers)
+		h.interceptOutcome(func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
 		})
 		h.reconcile()
+		synctest.Wait()
+		canceled := time.Now()
+		h.stop()
 		<-h.events
-		if c, _ := h.reconcile(); c.Reason != "Created" || drivers.made != 1 || !failed {
-			t.Errorf("%s: made %d, %+v", name, drivers.made, c)
+		if took := time.Since(canceled); took != lastWritesWithin {
+			t.Errorf("ended after %s", took)
 		}
-	}
+	})
 }
 
 // A removal whose outcome cannot be written is repeated after a pause only.
