@@ -3,6 +3,7 @@ package clusternodes
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,6 +14,20 @@ import (
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
+
+// maxNodes is how many Nodes are read of a cluster that may be hostile. Kubernetes supports 5,000.
+const maxNodes = 50_000
+
+// ErrTooMany is returned instead of reading more Nodes.
+var ErrTooMany = fmt.Errorf("the cluster has more than %d Nodes", maxNodes)
+
+// CheckCount returns ErrTooMany for more Nodes than are read.
+func CheckCount(nodes int) error {
+	if nodes > maxNodes {
+		return ErrTooMany
+	}
+	return nil
+}
 
 // Watch is how changes of Nodes are reported. It is started once for each cluster and Name, however often List is called.
 type Watch struct {

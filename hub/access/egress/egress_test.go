@@ -21,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 )
 
@@ -43,13 +44,16 @@ func start(t *testing.T) *Proxy {
 	return p
 }
 
-// oneSecret is an API server with one kubeconfig Secret.
+// oneSecret is an API server with one Cluster and its kubeconfig Secret.
 type oneSecret struct {
 	client.Reader
 	data []byte
 }
 
 func (s oneSecret) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if _, ok := object.(*clusterv1.Cluster); ok {
+		return nil
+	}
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
 		return errors.New("not a Secret")

@@ -14,11 +14,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 )
 
@@ -160,22 +162,28 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// oneSecret is an API server with one Secret.
+// oneSecret is an API server with the Cluster demo and its kubeconfig Secret.
 type oneSecret struct {
 	client.Reader
-	data []byte
+	data   []byte
+	owners []metav1.OwnerReference
 }
 
 func (s oneSecret) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if cluster, ok := object.(*clusterv1.Cluster); ok && key.Name == "demo" {
+		cluster.Name = key.Name
+		return nil
+	}
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
 		return fmt.Errorf("asked for %T", object)
 	}
-	secret.Name, secret.Data = key.Name, map[string][]byte{"value": s.data}
+	secret.Name, secret.OwnerReferences, secret.Data = key.Name, s.owners, map[string][]byte{"value": s.data}
 	return nil
 }
 
-// TestReader: without Reader, a kubeconfig that names a file of the hub would send that file to a tenant's server.
+// TestReader: without Reader, a kubeconfig that names a file of the hub would send that file to a tenant's server,
+// and a Cluster would be connected to the imported cluster of its name.
 func TestReader(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("the hub's own"), 0o600); err != nil {
@@ -223,5 +231,11 @@ func TestReader(t *testing.T) {
 	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: "mine"}
 	if err := connect(Reader(oneSecret{data: write(t, config)})); err != nil || seen != "Bearer mine" {
 		t.Errorf("got %v, and the server sees %q", err, seen)
+	}
+	imported := []metav1.OwnerReference{{APIVersion: "provisioning.cattle.io/v1", Kind: "Cluster", Name: "demo"}}
+	seen = ""
+	err = connect(Reader(oneSecret{data: write(t, config), owners: imported}))
+	if err == nil || !strings.Contains(err.Error(), "names Cluster demo of provisioning.cattle.io, which does not belong to") || seen != "" {
+		t.Errorf("with the kubeconfig of an imported cluster: %v, and the server sees %q", err, seen)
 	}
 }

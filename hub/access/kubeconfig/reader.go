@@ -2,12 +2,17 @@ package kubeconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // Reader reads kubeconfig Secrets for those who open kubeconfigs in their own way, as Cluster API's cluster cache does: what this package
@@ -25,7 +30,17 @@ func (r checkedReader) Get(ctx context.Context, key client.ObjectKey, object cli
 	if !ok {
 		return fmt.Errorf("reading %T %s: this reader is for kubeconfig Secrets only", object, key)
 	}
-	return Check(found)
+	// The name is all that Cluster API finds it by.
+	cluster := &clusterv1.Cluster{}
+	key.Name = strings.TrimSuffix(key.Name, "-"+string(secret.Kubeconfig))
+	if err := r.Reader.Get(ctx, key, cluster); err != nil {
+		return fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	refusal, err := Check(ctx, r.Reader, found, cluster)
+	if err == nil && refusal != "" {
+		err = errors.New(refusal)
+	}
+	return err
 }
 
 // List implements client.Reader.
@@ -33,14 +48,21 @@ func (checkedReader) List(_ context.Context, list client.ObjectList, _ ...client
 	return fmt.Errorf("listing %T: this reader is for single kubeconfig Secrets", list)
 }
 
-// Check says why a kubeconfig Secret is refused. One without a kubeconfig is not.
-func Check(found *corev1.Secret) error {
+// Check returns why a kubeconfig Secret is refused for the Cluster that it has the name of; empty if it is not. One without a kubeconfig is
+// not, and one of another cluster is. Owners are read from a reader.
+func Check(ctx context.Context, from client.Reader, found *corev1.Secret, cluster *clusterv1.Cluster) (refusal string, _ error) {
+	if foreign, err := ownership.KubeconfigOfCluster(ctx, from, found, cluster); err != nil || foreign != nil {
+		if foreign != nil {
+			refusal = foreign.Message
+		}
+		return refusal, err
+	}
 	raw, ok := found.Data[secret.KubeconfigDataName]
 	if !ok {
-		return nil
+		return "", nil
 	}
 	if _, err := RESTConfig(raw); err != nil {
-		return fmt.Errorf("kubeconfig Secret %s: %w", found.Name, err)
+		return fmt.Sprintf("kubeconfig Secret %s: %v", found.Name, err), nil
 	}
-	return nil
+	return "", nil
 }

@@ -20,7 +20,7 @@ func (a *Access) Config(management string) *rest.Config {
 	config := &rest.Config{Host: a.Server(management), TLSClientConfig: rest.TLSClientConfig{CAData: a.Settings.CACerts},
 		UserAgent: "drover-hub", DisableCompression: true}
 	redirect.Restrict(config)
-	LimitBodies(config, maxBody)
+	LimitBodies(config, MaxBody)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &session{access: a, management: management, next: next}
 	})

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxBody is how many bytes of an answer are read, and maxErrorBody of one that refuses a request. client-go keeps whole bodies in memory.
-	maxBody      = 64 << 20
+	// MaxBody is how many bytes of an answer are read, and maxErrorBody of one that refuses a request. client-go keeps whole bodies in memory.
+	MaxBody      = 64 << 20
 	maxErrorBody = 1 << 20
 )
 

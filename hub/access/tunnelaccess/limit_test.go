@@ -38,9 +38,9 @@ func TestLimitBodies(t *testing.T) {
 		{"?code=200&size=100000", 1000, 1000, true},
 		{"?code=200&size=0", 0, 0, false},
 		{"?code=200&size=1", 0, 0, true},
-		{"?code=403&size=2000000", maxBody, maxErrorBody, true},
+		{"?code=403&size=2000000", MaxBody, maxErrorBody, true},
 		{"?code=403&size=2000000", 1000, 1000, true},
-		{"?code=200&size=2000000", maxBody, 2000000, false},
+		{"?code=200&size=2000000", MaxBody, 2000000, false},
 		{"?code=200&size=2000&watch=true", 1000, 2000, false},
 		{"?code=200&size=2000&watch=false", 1000, 1000, true},
 		{"?code=410&size=2000&watch=true", 1000, 1000, true},
@@ -104,7 +104,7 @@ func TestConfigLimits(t *testing.T) {
 		defer func() { _ = answer.Body.Close() }()
 		return io.Copy(io.Discard, answer.Body)
 	}
-	if n, err := read("/endless"); n != maxBody || !errors.As(err, new(*BodyLimitError)) {
+	if n, err := read("/endless"); n != MaxBody || !errors.As(err, new(*BodyLimitError)) {
 		t.Errorf("%d bytes of an endless answer, %v", n, err)
 	}
 	if n, err := read("/packed"); n != int64(packed.Len()) || err != nil {

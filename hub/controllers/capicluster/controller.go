@@ -30,7 +30,7 @@ import (
 const (
 	// AcceptedCondition is False while the hub refuses the kubeconfig of a cluster, and absent otherwise.
 	AcceptedCondition = "KubeconfigAccepted"
-	// RefusedReason is the only reason of AcceptedCondition. The message names the field.
+	// RefusedReason is the only reason of AcceptedCondition. The message names the field, or the owner of the Secret.
 	RefusedReason = reasons.KubeconfigRefused
 
 	suffix = "-" + string(secret.Kubeconfig)
@@ -85,19 +85,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var refused error
+	refusal := ""
 	if found {
-		refused = kubeconfig.Check(kubeconfigSecret)
+		if refusal, err = kubeconfig.Check(ctx, r.Client, kubeconfigSecret, cluster); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
-	if refused == nil && !conditions.Has(cluster, AcceptedCondition) {
+	if refusal == "" && !conditions.Has(cluster, AcceptedCondition) {
 		return ctrl.Result{}, nil
 	}
 	helper := patch.NewHelper(r.Client, cluster, fieldOwner, AcceptedCondition)
-	if refused == nil {
+	if refusal == "" {
 		conditions.Delete(cluster, AcceptedCondition)
 	} else {
 		conditions.Set(cluster, metav1.Condition{
-			Type: AcceptedCondition, Status: metav1.ConditionFalse, Reason: RefusedReason, Message: refused.Error(),
+			Type: AcceptedCondition, Status: metav1.ConditionFalse, Reason: RefusedReason, Message: refusal,
 		})
 	}
 	return ctrl.Result{}, helper.Patch(ctx, cluster)

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // renewalCheck is how often the expiry of the token is checked, from the cache; the token is replaced ten days before it.
@@ -24,7 +25,7 @@ const renewalCheck = 12 * time.Hour
 // reconcileKubeconfig creates the kubeconfig Secret of an imported cluster when its agent has connected for the first time, and replaces
 // its content before it becomes invalid. The hub has no authority over such a cluster and no address of it: the kubeconfig leads through
 // the tunnel, with the rights that the agent's manifest grants to the hub's controllers. A Secret that the Cluster does not own is left
-// alone.
+// alone, and none is created where Cluster API would take it for that of its own Cluster of this name.
 func (r *Reconciler) reconcileKubeconfig(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if !s.imported() || !s.cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
@@ -40,6 +41,13 @@ func (r *Reconciler) reconcileKubeconfig(ctx context.Context, s *scope) (ctrl.Re
 		// The cache may not have seen the Secret yet; no token is issued in vain.
 		if found, err := objects.Get(ctx, r.Client, key, &corev1.Secret{}); found || err != nil {
 			return ctrl.Result{}, err
+		}
+		capi := &clusterv1.Cluster{}
+		if found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(cluster), capi); found || err != nil {
+			if found {
+				ctrl.LoggerFrom(ctx).Info("Not creating the kubeconfig Secret", "message", ownership.NameTaken(capi).Message)
+			}
+			return ctrl.Result{RequeueAfter: renewalCheck}, err
 		}
 		stored = newKubeconfigSecret(key, cluster)
 	case !metav1.IsControlledBy(stored, cluster):

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/drover-dev/drover/hub/access/clusternodes"
+	"github.com/drover-dev/drover/hub/util/limitedjson"
 )
 
 // answers is a cluster that answers lists and watches with these texts.
@@ -103,14 +106,14 @@ func TestHostileNodes(t *testing.T) {
 		{"a list that ends early", meta + `{"metadata":{"name":"a","resourceVersion":"1"}}`, "", "EOF"},
 		{"objects instead of items", `{"items":{}}`, "", "no [ where one belongs"},
 		{"empty items", meta, `{},`, "no resourceVersion"},
-		{"items without an end", meta, item, errTooManyNodes.Error()},
-		{"a name without an end", meta + `{"metadata":{"name":"`, "x", errTooLarge.Error()},
+		{"items without an end", meta, item, clusternodes.ErrTooMany.Error()},
+		{"a name without an end", meta + `{"metadata":{"name":"`, "x", limitedjson.ErrTooLarge.Error()},
 		{"a long name", meta + `{"metadata":{"name":"` + strings.Repeat("x", 300) + `","resourceVersion":"1"}}]}`, "", "more than 253 bytes"},
 		{"a long version", meta + `{"metadata":{"name":"a","resourceVersion":"` + strings.Repeat("1", 65) + `"}}]}`, "", "no resourceVersion"},
-		{"labels without an end", meta + `{"metadata":{"labels":{`, `"x%d":"y",`, errTooLarge.Error()},
-		{"an unknown field without an end", `{"x":"`, "x", errTooLarge.Error()},
-		{"a field name without an end", `{"`, "x", errTooLarge.Error()},
-		{"space without an end", meta, " ", errTooLarge.Error()},
+		{"labels without an end", meta + `{"metadata":{"labels":{`, `"x%d":"y",`, limitedjson.ErrTooLarge.Error()},
+		{"an unknown field without an end", `{"x":"`, "x", limitedjson.ErrTooLarge.Error()},
+		{"a field name without an end", `{"`, "x", limitedjson.ErrTooLarge.Error()},
+		{"space without an end", meta, " ", limitedjson.ErrTooLarge.Error()},
 		{"pages", `{"metadata":{"resourceVersion":"1","continue":"x"},"items":[]}`, "", "incomplete"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -123,7 +126,7 @@ func TestHostileNodes(t *testing.T) {
 			if err := nodes.list(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) || nodes.names != nil {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			if read > 2*maxObject && test.repeat != item {
+			if read > 2*limitedjson.MaxValue && test.repeat != item {
 				t.Errorf("%d KiB were read", read>>10)
 			}
 		})
@@ -132,8 +135,9 @@ func TestHostileNodes(t *testing.T) {
 		{"an error", `{"type":"ERROR","object":{"kind":"Status","metadata":{},"code":410}}`, "", "code 410"},
 		{"an unknown type", `{"type":"X","object":{"metadata":{"resourceVersion":"1"}}}`, "", "unknown type"},
 		{"no object", `{"type":"ADDED"}`, "", "no resourceVersion"},
-		{"an event without an end", `{"type":"ADDED","object":{`, `"x%d":"y",`, errTooLarge.Error()},
-		{"events without an end", "", `{"type":"ADDED","object":{"metadata":{"name":"%d","resourceVersion":"1"}}}`, errTooManyNodes.Error()},
+		{"an event without an end", `{"type":"ADDED","object":{`, `"x%d":"y",`, limitedjson.ErrTooLarge.Error()},
+		{"events without an end", "", `{"type":"ADDED","object":{"metadata":{"name":"%d","resourceVersion":"1"}}}`,
+			clusternodes.ErrTooMany.Error()},
 		{"half an event", `{"type":"ADD`, "", "unexpected EOF"},
 	} {
 		t.Run("watch/"+test.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/drover-dev/drover/hub/access/clusternodes"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/util/message"
 )
@@ -117,7 +118,7 @@ func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, errTooManyNodes):
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, clusternodes.ErrTooMany):
 			// The manifest of a legacy agent does not let the hub read Nodes, and an API may have none.
 			w.update(func(o *observation) { o.nodes, o.counted = 0, false })
 			log.Info("Not counting the Nodes of the cluster: it has none or too many, or the hub may not list them",

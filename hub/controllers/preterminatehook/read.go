@@ -23,11 +23,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	"github.com/drover-dev/drover/hub/access/clusternodes"
+	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clustermachines"
+	"github.com/drover-dev/drover/hub/util/limitedjson"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/redirect"
@@ -196,7 +198,7 @@ func (r *Reconciler) liveNodes(ctx context.Context, key client.ObjectKey) ([]cor
 
 // nodesByNewConnection lists the Nodes by a connection that is closed afterwards. The one that Cluster API keeps may lead, through a load
 // balancer, to the API server beside the very member that was removed: it has no etcd any more, so it never sees a change, and still seems
-// healthy.
+// healthy. What the cluster answers is limited, since it may be hostile.
 func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.ObjectKey) ([]corev1.Node, error) {
 	cached, err := r.ClusterCache.GetRESTConfig(ctx, key)
 	if err != nil {
@@ -206,6 +208,7 @@ func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.Object
 	config.Dial = (&net.Dialer{}).DialContext // client-go shares no connections of a config with a Dial
 	config.Timeout = 5 * time.Second
 	redirect.Restrict(config)
+	tunnelaccess.LimitBodies(config, tunnelaccess.MaxBody)
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection to the cluster: %w", err)
@@ -215,9 +218,22 @@ func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.Object
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection to the cluster: %w", err)
 	}
-	nodes, err := api.Nodes().List(ctx, metav1.ListOptions{})
+	body, err := api.RESTClient().Get().Resource("nodes").SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return nodes.Items, nil
+	defer func() { _ = body.Close() }()
+	var nodes []corev1.Node
+	whole, in := metav1.ListMeta{}, limitedjson.NewDecoder(body)
+	err = in.List(&whole, func() error {
+		nodes = append(nodes, corev1.Node{})
+		return errors.Join(in.Decode(&nodes[len(nodes)-1]), clusternodes.CheckCount(len(nodes)))
+	})
+	if err == nil && (whole.ResourceVersion == "" || whole.Continue != "") {
+		err = errors.New("the cluster answers with no list of Nodes, or an incomplete one")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the Nodes of the cluster: %w", err)
+	}
+	return nodes, nil
 }

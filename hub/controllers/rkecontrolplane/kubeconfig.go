@@ -37,7 +37,7 @@ const (
 )
 
 // ensureKubeconfig keeps the Secret <cluster>-kubeconfig, by which Cluster API, this hub and users reach the cluster. One that the
-// RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use.
+// RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use: that of another cluster, for instance.
 func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	name := s.secretName(secret.Kubeconfig)
 	found := &corev1.Secret{}
@@ -48,10 +48,11 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	case err != nil:
 		return fmt.Errorf("reading the kubeconfig Secret: %w", err)
 	case !metav1.IsControlledBy(found, s.controlPlane):
-		if err := kubeconfig.Check(found); err != nil {
-			s.kubeconfig = rollout.Wait{Reason: reasons.KubeconfigRefused, Message: err.Error()}
+		refusal, err := kubeconfig.Check(ctx, r.Client, found, s.cluster)
+		if refusal != "" {
+			s.kubeconfig = rollout.Wait{Reason: reasons.KubeconfigRefused, Message: refusal}
 		}
-		return nil
+		return err
 	}
 	to, err := r.chooseEndpoint(ctx, s, found)
 	if err != nil {

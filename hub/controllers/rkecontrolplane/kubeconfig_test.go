@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/endpoint"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
@@ -75,7 +76,7 @@ func (w *kubeconfigWorld) OnChange(func(string)) {}
 
 func newKubeconfigWorld(t *testing.T) *kubeconfigWorld {
 	t.Helper()
-	scheme := fakeclient.Scheme(t, clientgoscheme.AddToScheme, managementv3.AddToScheme)
+	scheme := fakeclient.Scheme(t, clientgoscheme.AddToScheme, managementv3.AddToScheme, provisioningv1.AddToScheme)
 	w := &kubeconfigWorld{t: t, now: time.Now().Truncate(time.Second), cache: &fakeClusterCache{}, authority: testAuthority}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a",
 		UID: "m"}}).Build()

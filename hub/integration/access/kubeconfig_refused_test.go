@@ -14,10 +14,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/capicluster"
 	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/testenv"
@@ -98,4 +100,46 @@ func TestTenantKubeconfig(t *testing.T) {
 	r.Register("ours-one", "10.0.0.1", "etcd", "control-plane", "worker")
 	r.AwaitCondition(r.ControlPlane(), rkecontrolplane.KubeconfigReadyCondition, metav1.ConditionFalse, "KubeconfigRefused",
 		`kubeconfig Secret ours-kubeconfig: users["x"].user.client-certificate names a file, which the hub would read from its own disk: put the content into client-certificate-data`)
+}
+
+// TestKubeconfigOfImportedCluster: a cluster that gets the name of an imported one does not take its kubeconfig Secret. The Cluster API
+// Cluster and the RKEControlPlane say whose it is, until it is gone.
+func TestKubeconfigOfImportedCluster(t *testing.T) {
+	t.Parallel()
+	imported, management := newImported(t)
+	env.NewAgent(t, management)
+	key := client.ObjectKeyFromObject(imported)
+	testenv.Until(t, "the kubeconfig of the imported cluster", func() error {
+		_, _, err := secretConfig(t, key.Namespace, key.Name)
+		return err
+	})
+	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	ref := func(kind string) clusterv1.ContractVersionedObjectReference {
+		return clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: kind, Name: key.Name}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: meta,
+		Spec: clusterv1.ClusterSpec{ControlPlaneRef: ref("RKEControlPlane"), InfrastructureRef: ref("RKECluster")}}
+	plane := &rkev1.RKEControlPlane{ObjectMeta: meta, Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.36.3+k3s1"}}
+	env.Create(t, &rkev1.RKECluster{ObjectMeta: meta}, plane, cluster)
+	const want = "metadata.ownerReferences of kubeconfig Secret imported-kubeconfig names Cluster imported of provisioning.cattle.io, which " +
+		"does not belong to Cluster API Cluster imported; give one of the two another name, or delete the Secret if its owner no longer exists"
+	for _, message := range []string{
+		testenv.Condition(t, env, cluster, capicluster.AcceptedCondition, metav1.ConditionFalse, capicluster.RefusedReason),
+		testenv.Condition(t, env, plane, rkecontrolplane.KubeconfigReadyCondition, metav1.ConditionFalse, capicluster.RefusedReason),
+	} {
+		if message != want {
+			t.Errorf("a condition says %q", message)
+		}
+	}
+
+	env.Delete(t, imported)
+	testenv.Until(t, "the conditions to go", func() error {
+		env.Get(t, key.Namespace, key.Name, cluster)
+		env.Get(t, key.Namespace, key.Name, plane)
+		if conditions.Has(cluster, capicluster.AcceptedCondition) ||
+			conditions.GetReason(plane, rkecontrolplane.KubeconfigReadyCondition) == capicluster.RefusedReason {
+			return fmt.Errorf("the Cluster has %+v, the RKEControlPlane %+v", cluster.Status.Conditions, plane.Status.Conditions)
+		}
+		return nil
+	})
 }

@@ -128,13 +128,11 @@ func tokensOf(t *testing.T, management string) (out []managementv3.Token) {
 	return out
 }
 
-// TestImportedCluster: an imported cluster has a kubeconfig Secret once its agent is connected, with the rights that the agent's manifest
-// grants to the controllers.
-func TestImportedCluster(t *testing.T) {
-	t.Parallel()
-	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "imported"}}
+// newImported creates the Cluster of an existing cluster, and waits for its management Cluster.
+func newImported(t *testing.T) (cluster *provisioningv1.Cluster, management string) {
+	t.Helper()
+	cluster = &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "imported"}}
 	env.Create(t, cluster)
-	management := ""
 	testenv.Until(t, "the management Cluster", func() error {
 		env.Get(t, cluster.Namespace, cluster.Name, cluster)
 		if management = cluster.Status.ClusterName; management == "" {
@@ -142,6 +140,14 @@ func TestImportedCluster(t *testing.T) {
 		}
 		return nil
 	})
+	return cluster, management
+}
+
+// TestImportedCluster: an imported cluster has a kubeconfig Secret once its agent is connected, with the rights that the agent's manifest
+// grants to the controllers.
+func TestImportedCluster(t *testing.T) {
+	t.Parallel()
+	cluster, management := newImported(t)
 	if _, _, err := secretConfig(t, cluster.Namespace, cluster.Name); !apierrors.IsNotFound(err) {
 		t.Errorf("there is a kubeconfig of a cluster that was never connected: %v", err)
 	}

@@ -25,7 +25,7 @@ const (
 	// CertificateAuthorityMismatch means that servers of the cluster answer with, or require, certificates of other certificate authorities
 	// than the hub has.
 	CertificateAuthorityMismatch = "CertificateAuthorityMismatch"
-	// KubeconfigRefused means that the kubeconfig Secret of the cluster holds more than data.
+	// KubeconfigRefused means that the kubeconfig Secret of the cluster holds more than data, or belongs to another cluster.
 	KubeconfigRefused = "KubeconfigRefused"
 	// WaitingForControlPlane means that the control plane has not been initialized.
 	WaitingForControlPlane = "WaitingForControlPlane"
