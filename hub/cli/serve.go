@@ -55,7 +55,7 @@ const ampleMemory = 8 << 30
 func collected(memory uint64) gctuner.Options {
 	opts := gctuner.Options{Percent: 25, BusyLeast: 100, BusyMost: 200, StartMost: 150, BusyHeap: 560 << 20, Busy: 16 << 20}
 	if memory >= ampleMemory {
-		opts.BusyMost, opts.BusyHeap, opts.LargeHeap = 400, 1<<30, memory/4
+		opts.BusyMost, opts.BusyHeap, opts.LargeHeap = 400, 1<<30, memory/3
 	}
 	return opts
 }
