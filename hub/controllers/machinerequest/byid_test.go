@@ -2,12 +2,16 @@ package machinerequest
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -72,6 +76,37 @@ func TestMachineByID(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBusyHubListsRarely: where a list takes long and the cache is behind, machines that register wait for the cache instead of listing
+// each.
+func TestBusyHubListsRarely(t *testing.T) {
+	api := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build()
+	lists := 0
+	slow := interceptor.NewClient(api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			lists++
+			time.Sleep(time.Second)
+			return c.List(ctx, list, opts...)
+		},
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := &Reconciler{Client: api, Live: slow, Informers: cacheAt{version: "6"}}
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod", ResourceVersion: "7"}}
+		look := func(what string, want error, wantLists int) {
+			t.Helper()
+			lists = 0
+			if _, err := r.machineByID(t.Context(), cluster, "id"); !errors.Is(err, want) || lists != wantLists {
+				t.Errorf("%s: %v, %d lists, want %v, %d", what, err, lists, want, wantLists)
+			}
+		}
+		look("the first", nil, 2)
+		look("the second", errAgain, 0)
+		time.Sleep(18 * time.Second)
+		look("the second, later", nil, 2)
+		r.Informers = cacheAt{version: "7"}
+		look("when the cache has caught up", nil, 0)
+	})
 }
 
 // TestForgetsCluster: nothing is kept of a Cluster that is deleted.

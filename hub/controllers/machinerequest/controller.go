@@ -25,6 +25,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/pace"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
@@ -48,6 +49,8 @@ type Reconciler struct {
 
 	// seen has the first sight of each Cluster, by its key.
 	seen sync.Map
+	// lists limits the time for lists past the cache.
+	lists pace.Share
 	// requests is a cache of its own with machine requests alone: the infrastructure provider may run without the controllers that need the
 	// content of other Secrets.
 	requests client.Reader

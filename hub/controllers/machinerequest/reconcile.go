@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,12 @@ func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(forma
 // errWait is returned where an event of a watch causes the next reconcile, or the machine tries again.
 var errWait = errors.New("waiting for the cluster")
 
+// errAgain is returned where nothing but time causes the next reconcile.
+var errAgain = errors.New("waiting for the cache")
+
+// againAfter is the time until that.
+const againAfter = time.Second
+
 // Reconcile creates the Machine that a request asks for, and writes to the request which it is or why it was refused. A request is deleted
 // after requestLifetime in any case.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -66,6 +73,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case errors.Is(err, errWait):
 		return result, nil
+	case errors.Is(err, errAgain):
+		return ctrl.Result{RequeueAfter: min(left, againAfter)}, nil
 	case errors.As(err, &refused):
 		ctrl.LoggerFrom(ctx).Info("Refused machine", "reason", refused.text)
 		return result, r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
@@ -225,7 +234,7 @@ func (r *Reconciler) knownMachine(
 // machineByID finds a Machine that has the ID under another name: another system has created it, and Machines of this hub are found by
 // their names. That there is none is believed of the cache if it has come to the time at which this hub has seen the Cluster, since a
 // cluster that is moved is unpaused after its Machines exist: a list past the cache reads all Machines of the namespace, for each machine
-// that registers.
+// that registers. A hub that is so busy that its cache is behind lists for a tenth of the time, and otherwise waits for the cache.
 func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
 	believed := r.reached(ctx, cluster)
 	listed, err := listByID(ctx, r.Client, cluster, id)
@@ -245,7 +254,14 @@ func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster
 	if believed && listed == nil {
 		return nil, nil
 	}
-	return listByID(ctx, r.Live, cluster, id)
+	wait, err := r.lists.Do(func() (err error) {
+		listed, err = listByID(ctx, r.Live, cluster, id)
+		return err
+	})
+	if wait > 0 {
+		return nil, errAgain
+	}
+	return listed, err
 }
 
 // sight is when a Cluster was seen first.

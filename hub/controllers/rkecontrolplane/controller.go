@@ -163,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	defer func() {
-		s.plans.ended(reterr, r.Now(), s.backlog.rest(len(s.machines)))
+		s.plans.ended(reterr, r.Now(), max(s.rest, s.backlog.rest(len(s.machines))))
 		r.backlog.set(req.NamespacedName, s.work, r.Now()) // nothing where it has not come to the machines
 	}()
 	var err error

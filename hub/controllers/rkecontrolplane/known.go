@@ -20,13 +20,15 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/informers"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/pace"
 )
 
 // knownMachines is of which clusters the cache has every Machine and RKEBootstrap that another hub may have begun with. What this hub does
 // is done to Machines that its cache has.
 type knownMachines struct {
-	// reading is held by the one reconcile that reads what there is.
+	// reading is held by the one reconcile that reads what there is, lists limits the time for that.
 	reading sync.Mutex
+	lists   pace.Share
 	// all is set once the cache has had all that was there when this hub began to decide.
 	all atomic.Bool
 	// clusters has a *trust for the key of each RKEControlPlane.
@@ -47,6 +49,8 @@ const (
 	listPage = 500
 	// catchUpTime is how long a reconcile waits for the cache, which is behind for a second at most on a hub that is not overloaded.
 	catchUpTime, catchUpInterval = 10 * time.Second, 100 * time.Millisecond
+	// maxListWait is how long a reconcile that is not to list waits before it looks at the cache again.
+	maxListWait = 2 * time.Second
 )
 
 // seen returns what is known of the Cluster of an RKEControlPlane, which is not paused.
@@ -63,38 +67,53 @@ func (k *knownMachines) seen(controlPlane client.ObjectKey, cluster *clusterv1.C
 func (k *knownMachines) forget(controlPlane client.ObjectKey) { k.clusters.Delete(controlPlane) }
 
 // await waits until the cache has what another hub may know of a cluster: it lists that past the cache, unless it did before, or the cache
-// has come to the time at which the Cluster was not paused any more.
+// has come to the time at which the Cluster was not paused any more. On a hub that is so busy that its cache is behind, others list first:
+// then it returns how long to wait before the next attempt, by which the cache may have come that far.
 func (k *knownMachines) await(ctx context.Context, live client.Reader, cached cache.Cache, controlPlane client.ObjectKey,
-	cluster *clusterv1.Cluster) error {
+	cluster *clusterv1.Cluster) (wait time.Duration, err error) {
 	t := k.seen(controlPlane, cluster)
 	if k.all.Load() && t.confirmed.Load() {
-		return nil
+		return 0, nil
 	}
 	k.reading.Lock()
 	defer k.reading.Unlock()
 	var in []client.ListOption
 	if k.all.Load() {
 		if t.confirmed.Load() {
-			return nil
+			return 0, nil
 		}
 		if reached(ctx, cached, t.since) {
 			t.confirmed.Store(true)
-			return nil
+			return 0, nil
 		}
 		in = append(in, client.InNamespace(controlPlane.Namespace))
 	}
 	// All that exists of those is listed.
 	covered := k.covered(len(in) == 0, controlPlane.Namespace)
-	for _, kind := range machineKinds {
-		if err := awaitAll(ctx, live, cached, kind, in); err != nil {
-			return err
+	var listed [len(machineKinds)][]metav1.ObjectMeta
+	wait, err = k.lists.Do(func() (err error) {
+		for i, kind := range machineKinds {
+			if listed[i], err = listAll(ctx, live, kind, in); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if wait > 0 || err != nil {
+		return min(wait, maxListWait), err
+	}
+	for i, kind := range machineKinds {
+		for j := range listed[i] {
+			if err := awaitObject(ctx, live, cached, kind, &listed[i][j]); err != nil {
+				return 0, err
+			}
 		}
 	}
 	for _, t := range covered {
 		t.confirmed.Store(true)
 	}
 	k.all.Store(true)
-	return nil
+	return 0, nil
 }
 
 // covered returns the clusters of a namespace, or all.
@@ -109,7 +128,7 @@ func (k *knownMachines) covered(all bool, namespace string) (covered []*trust) {
 }
 
 // machineKinds are those that a cluster begins with.
-var machineKinds = []machineKind{
+var machineKinds = [...]machineKind{
 	{"Machine", clusterv1.GroupVersion, &clusterv1.Machine{}},
 	{"RKEBootstrap", rkev1.GroupVersion, &rkev1.RKEBootstrap{}},
 }
@@ -122,24 +141,10 @@ type machineKind struct {
 
 // reached reports whether the cache is known to have all that existed at a version.
 func reached(ctx context.Context, cached cache.Informers, version string) bool {
-	return !slices.ContainsFunc(machineKinds, func(kind machineKind) bool {
+	return !slices.ContainsFunc(machineKinds[:], func(kind machineKind) bool {
 		reached, known := informers.Reached(ctx, cached, kind.object, version)
 		return !reached || !known
 	})
-}
-
-// awaitAll waits until a cache has the objects of a kind.
-func awaitAll(ctx context.Context, live, cached client.Reader, kind machineKind, in []client.ListOption) error {
-	listed, err := listAll(ctx, live, kind, in)
-	if err != nil {
-		return err
-	}
-	for i := range listed {
-		if err := awaitObject(ctx, live, cached, kind, &listed[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // listAll lists the metadata of the objects of a kind.

@@ -1,11 +1,15 @@
 package rkecontrolplane
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -26,7 +30,7 @@ func TestKnownMachines(t *testing.T) {
 		t.Helper()
 		*asked = requests{}
 		synctest.Test(t, func(t *testing.T) {
-			err := known.await(t.Context(), api, manager{shelf: in, version: version}, controlPlaneKey, cluster)
+			_, err := known.await(t.Context(), api, manager{shelf: in, version: version}, controlPlaneKey, cluster)
 			if behind != (err != nil) || behind && !strings.Contains(err.Error(), "the hub has not read the latest version of") {
 				t.Errorf("%s: got %v, want an error: %v", what, err, behind)
 			}
@@ -35,7 +39,7 @@ func TestKnownMachines(t *testing.T) {
 			t.Errorf("%s: %d lists, want %d", what, len(asked.lists), lists)
 		}
 	}
-	await("without a Machine", true, 1)
+	await("without a Machine", true, 2)
 	if err := api.Delete(t.Context(), all.machines.Items[3].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,7 @@ func TestKnownMachines(t *testing.T) {
 	await("again", false, 0)
 
 	cluster.UID, in.machines.Items[0].UID = "two", "earlier"
-	await("of a cluster that was handed over, with an earlier Machine", true, 1)
+	await("of a cluster that was handed over, with an earlier Machine", true, 2)
 	in.machines.Items[0].UID = all.machines.Items[0].UID
 	await("of a cluster that was handed over", false, 2)
 	cluster.ResourceVersion = "9"
@@ -58,4 +62,50 @@ func TestKnownMachines(t *testing.T) {
 	await("of a cluster at whose time the cache is", false, 0)
 	known.forget(controlPlaneKey)
 	await("of one that was deleted and made again", false, 2)
+}
+
+// slowLists is an API server that takes a second for a list.
+type slowLists struct {
+	client.WithWatch
+	lists int
+}
+
+func (s *slowLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	s.lists++
+	time.Sleep(time.Second)
+	return s.WithWatch.List(ctx, list, opts...)
+}
+
+// TestBusyHubListsRarely: where lists take long and the cache is behind, new clusters wait for the cache instead of listing each: with
+// hundreds of clusters the lists took a quarter of the processor, and kept the cache behind.
+func TestBusyHubListsRarely(t *testing.T) {
+	_, all, _ := bigCluster(t, 4)
+	api, _ := apiOf(t, all)
+	in := &shelf{}
+	all.machines.DeepCopyInto(&in.machines)
+	all.bootstraps.DeepCopyInto(&in.bootstraps)
+	synctest.Test(t, func(t *testing.T) {
+		var known knownMachines
+		slow, version := &slowLists{WithWatch: api}, "6"
+		await := func(name string, wantWait time.Duration, lists int) {
+			t.Helper()
+			slow.lists = 0
+			key := client.ObjectKey{Namespace: controlPlaneKey.Namespace, Name: name}
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name), ResourceVersion: "7"}}
+			wait, err := known.await(t.Context(), slow, manager{shelf: in, version: version}, key, cluster)
+			if wait != wantWait || err != nil || slow.lists != lists {
+				t.Errorf("%s: wait %s, %d lists, %v; want %s, %d", name, wait, slow.lists, err, wantWait, lists)
+			}
+		}
+		await("first", 0, 2)
+		await("second", maxListWait, 0)
+		time.Sleep(17 * time.Second)
+		await("second", time.Second, 0)
+		time.Sleep(time.Second)
+		await("second", 0, 2)
+		await("first", 0, 0)
+		await("third", maxListWait, 0)
+		version = "7"
+		await("third", 0, 0)
+	})
 }

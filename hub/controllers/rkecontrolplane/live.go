@@ -28,8 +28,13 @@ func (r *Reconciler) planLive(ctx context.Context, s *scope) error {
 	s.live = true
 	now := newLiveObjects(r.Cache)
 	if r.manager != nil {
-		if err := r.known.await(ctx, r.Live, r.manager, client.ObjectKeyFromObject(s.controlPlane), s.cluster); err != nil {
+		wait, err := r.known.await(ctx, r.Live, r.manager, client.ObjectKeyFromObject(s.controlPlane), s.cluster)
+		if err != nil {
 			return err
+		}
+		if wait > 0 {
+			s.rest = wait
+			return errBehind(&s.cluster.ObjectMeta, "Cluster")
 		}
 	}
 	for {

@@ -101,6 +101,8 @@ type scope struct {
 	deleting string
 
 	requeueAfter time.Duration
+	// rest is how long no event brings the next reconcile.
+	rest time.Duration
 }
 
 // machine is a Machine and what belongs to it.

@@ -56,7 +56,8 @@ var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 var errNotKnownYet = response.Retry(response.DefaultRetry, "the registration token is not known yet")
 
 // Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, 403 if it is
-// for another purpose, and 503 while it may be ahead of the caches, or many tokens are unknown. An expired token has an error of its own since its holder is not guessing.
+// for another purpose, and 503 while it may be ahead of the caches, or many tokens are unknown. An expired token has an error of its own
+// since its holder is not guessing.
 func (t *Tokens) Find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
 ) (found *managementv3.ClusterRegistrationToken, err error) {
