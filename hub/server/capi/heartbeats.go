@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,45 +24,18 @@ func (c quietNodes) Watch(ctx context.Context, cluster client.ObjectKey, watcher
 type withoutHeartbeats struct{ clustercache.Watcher }
 
 // Watch implements clustercache.Watcher.
-func (w withoutHeartbeats) Watch(of cache.Cache) error { return w.Watcher.Watch(quietCache{of}) }
-
-type quietCache struct{ cache.Cache }
-
-// GetInformer implements cache.Informers.
-func (c quietCache) GetInformer(ctx context.Context, object client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := c.Cache.GetInformer(ctx, object, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return quietInformer{informer}, nil
-}
-
-type quietInformer struct{ cache.Informer }
-
-// AddEventHandlerWithOptions implements cache.Informer, for sources of controller-runtime, which use no other way.
-func (i quietInformer) AddEventHandlerWithOptions(
-	handler toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandlerWithOptions(quietHandler{handler}, opts)
-}
-
-type quietHandler struct {
-	toolscache.ResourceEventHandler
-}
-
-// OnUpdate implements toolscache.ResourceEventHandler.
-func (h quietHandler) OnUpdate(before, after any) {
-	b, isNode := before.(*corev1.Node)
-	a, stillNode := after.(*corev1.Node)
-	if isNode && stillNode && isHeartbeat(b, a) {
-		return
-	}
-	h.ResourceEventHandler.OnUpdate(before, after)
+func (w withoutHeartbeats) Watch(of cache.Cache) error {
+	return w.Watcher.Watch(quietCache{of, isHeartbeat})
 }
 
 // isHeartbeat reports whether a Node has changed in nothing but the times of its heartbeats.
-func isHeartbeat(before, after *corev1.Node) bool {
-	b, a := *before, *after
+func isHeartbeat(before, after client.Object) bool {
+	from, isNode := before.(*corev1.Node)
+	to, stillNode := after.(*corev1.Node)
+	if !isNode || !stillNode {
+		return false
+	}
+	b, a := *from, *to
 	for _, node := range []*corev1.Node{&b, &a} {
 		node.ResourceVersion, node.ManagedFields = "", nil
 		node.Status.Conditions = append([]corev1.NodeCondition(nil), node.Status.Conditions...)

@@ -3,15 +3,22 @@ package capi
 import (
 	"context"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestMachineSetClient: a MachineSet that applies a Machine as it is sends no request, also after another change of its status, until the
@@ -65,3 +72,57 @@ func TestMachineSetClient(t *testing.T) {
 	informer.Delete(machine)
 	apply("it was deleted", 2)
 }
+
+// TestEventsOfMachines: the MachineSet controller gets no event that says nothing about whether a MachineSet may adopt a Machine, and each
+// one of Machines that it owns.
+func TestEventsOfMachines(t *testing.T) {
+	owner := metav1.OwnerReference{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Name: "s", Controller: ptr.To(true)}
+	adopt := func(m *clusterv1.Machine) { m.OwnerReferences = append(m.OwnerReferences, owner) }
+	for name, tc := range map[string]struct {
+		before, change func(*clusterv1.Machine)
+		want           int
+	}{
+		"status of an orphan":          {nil, func(m *clusterv1.Machine) { m.Status.Phase = "Running" }, 0},
+		"its other owners":             {nil, func(m *clusterv1.Machine) { m.OwnerReferences = nil }, 0},
+		"its labels":                   {nil, func(m *clusterv1.Machine) { m.Labels = map[string]string{"a": "c"} }, 1},
+		"its deletion":                 {nil, func(m *clusterv1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, 1},
+		"its adoption":                 {nil, adopt, 1},
+		"resync of an orphan":          {nil, func(m *clusterv1.Machine) { m.ResourceVersion = "1" }, 1},
+		"status of one that is owned":  {adopt, func(m *clusterv1.Machine) { m.Status.Phase = "Running" }, 1},
+		"release of one that is owned": {adopt, func(m *clusterv1.Machine) { m.OwnerReferences = nil }, 1},
+	} {
+		informers := &informertest.FakeInformers{Scheme: fakeclient.Scheme(t, clusterv1.AddToScheme)}
+		informer, err := machineSetManager{cacheOnly{cache: informers}}.GetCache().GetInformer(t.Context(), &clusterv1.Machine{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		updates := 0
+		if _, err := informer.AddEventHandlerWithOptions(
+			toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates++ }}, toolscache.HandlerOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		before := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ResourceVersion: "1", Labels: map[string]string{"a": "b"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "c"}}}}
+		if tc.before != nil {
+			tc.before(before)
+		}
+		after := before.DeepCopy()
+		after.ResourceVersion = "2"
+		tc.change(after)
+		events, err := informers.FakeInformerFor(t.Context(), &clusterv1.Machine{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events.Update(before, after); updates != tc.want {
+			t.Errorf("%s: %d events, want %d", name, updates, tc.want)
+		}
+	}
+}
+
+// cacheOnly is a manager that has a cache.
+type cacheOnly struct {
+	ctrl.Manager
+	cache cache.Cache
+}
+
+func (c cacheOnly) GetCache() cache.Cache { return c.cache }

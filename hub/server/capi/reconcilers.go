@@ -72,7 +72,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			}
 			return (&machineset.Reconciler{
 				Client: changes, APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
-			}).SetupWithManager(ctx, mgr, options)
+			}).SetupWithManager(ctx, machineSetManager{mgr}, options)
 		}},
 		{"MachineDeployment", func() error {
 			return (&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr,
