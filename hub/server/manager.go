@@ -29,6 +29,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/util/managedfields"
 	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -137,7 +138,9 @@ func trimSecret(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		object.SetManagedFields(nil)
 	}
-	if s, ok := in.(*corev1.Secret); ok && !contentRead(s) {
+	if s, ok := in.(*corev1.Secret); ok && contentRead(s) {
+		plansecrets.HoldOnce(s)
+	} else if ok {
 		s.Data = nil
 	}
 	return in, nil

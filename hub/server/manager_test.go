@@ -11,6 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
 )
 
 // TestTrimSecret: the cache holds the content of Secrets of machines alone.
@@ -26,6 +29,17 @@ func TestTrimSecret(t *testing.T) {
 		if len(secret.ManagedFields) > 0 || (len(secret.Data) > 0) != kept {
 			t.Errorf("of a Secret of type %s the cache holds %+v", kind, secret)
 		}
+	}
+}
+
+// TestPlanIsHeldOnce: the applied plan of a machine that is up to date takes no memory of its own in the cache.
+func TestPlanIsHeldOnce(t *testing.T) {
+	data := map[string][]byte{plans.KeyPlan: []byte("plan"), plans.KeyAppliedPlan: []byte("plan")}
+	if _, err := trimSecret(&corev1.Secret{Type: rkev1.MachinePlanSecretType, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	if &data[plans.KeyPlan][0] != &data[plans.KeyAppliedPlan][0] {
+		t.Error("it is held twice")
 	}
 }
 

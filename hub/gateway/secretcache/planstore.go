@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -300,6 +301,7 @@ func forMachines(secret *corev1.Secret) *corev1.Secret {
 	out := *secret
 	out.ManagedFields = nil
 	out.APIVersion, out.Kind = "v1", "Secret"
+	plansecrets.HoldOnce(&out)
 	return &out
 }
 

@@ -297,3 +297,15 @@ func TestPlanStoreUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestHoldsPlanOnce: the applied plan of a machine that is up to date takes no memory of its own.
+func TestHoldsPlanOnce(t *testing.T) {
+	p := NewPlanStore()
+	secret := planAt("1", "a")
+	secret.Data = map[string][]byte{plans.KeyPlan: []byte("plan"), plans.KeyAppliedPlan: []byte("plan")}
+	must(t, p.Observe(secret))
+	held, _ := p.Get(planKey)
+	if &held.Data[plans.KeyPlan][0] != &held.Data[plans.KeyAppliedPlan][0] {
+		t.Error("it is held twice")
+	}
+}

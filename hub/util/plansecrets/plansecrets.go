@@ -3,6 +3,7 @@
 package plansecrets
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -16,12 +17,21 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/plans"
 )
 
 // IsPlanSecret matches every plan Secret.
 func IsPlanSecret(object client.Object) bool {
 	secret, ok := object.(*corev1.Secret)
 	return ok && secret.Type == rkev1.MachinePlanSecretType
+}
+
+// HoldOnce has a plan Secret that is kept in memory hold its plan once where the applied plan is the same, as it is most of the time.
+func HoldOnce(secret *corev1.Secret) {
+	plan := secret.Data[plans.KeyPlan]
+	if len(plan) > 0 && bytes.Equal(plan, secret.Data[plans.KeyAppliedPlan]) {
+		secret.Data[plans.KeyAppliedPlan] = plan
+	}
 }
 
 // ByName lists the plan Secrets with the label of a cluster, by their names. They may be the cache's own, and are not to be changed: plan

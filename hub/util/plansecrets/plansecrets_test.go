@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
 )
 
 // of is a Secret with the label of a cluster.
@@ -69,4 +71,21 @@ func TestOf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHoldOnce: an applied plan takes no memory of its own while it is the wanted one.
+func TestHoldOnce(t *testing.T) {
+	for _, tc := range []struct {
+		plan, applied string
+		once          bool
+	}{{"plan", "plan", true}, {"plan", "other", false}, {"plan", "", false}, {"", "plan", false}, {"", "", false}} {
+		secret := &corev1.Secret{Data: map[string][]byte{plans.KeyPlan: []byte(tc.plan), plans.KeyAppliedPlan: []byte(tc.applied)}}
+		HoldOnce(secret)
+		plan, applied := secret.Data[plans.KeyPlan], secret.Data[plans.KeyAppliedPlan]
+		shared := len(plan) > 0 && unsafe.SliceData(plan) == unsafe.SliceData(applied)
+		if string(plan) != tc.plan || string(applied) != tc.applied || shared != tc.once {
+			t.Errorf("%+v: %q, %q", tc, plan, applied)
+		}
+	}
+	HoldOnce(&corev1.Secret{})
 }
