@@ -49,13 +49,21 @@ func readStat(pid int) (procStat, error) {
 	return parseStat(string(raw))
 }
 
-// alive reports whether the very process that was recorded still runs.
+// alive reports whether the very process that was recorded still runs. One that was killed is a zombie as soon as its first thread has
+// ended; as long as another one has not, which may wait for the disk, it has its files open, and its locks.
 func alive(t Thing) bool {
 	if t.PID == 0 {
 		return false
 	}
 	st, err := readStat(t.PID)
-	return err == nil && st.Start == t.Start && st.State != 'Z' && st.State != 'X'
+	if err != nil || st.Start != t.Start || st.State == 'X' {
+		return false
+	}
+	if st.State != 'Z' {
+		return true
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", t.PID))
+	return err == nil && len(threads) > 1
 }
 
 func allPIDs() []int {
