@@ -96,6 +96,9 @@ func TestEventsOfMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, ok := informer.(toolscache.SharedIndexInformer); !ok {
+			t.Fatalf("Cluster API cannot look into a %T", informer)
+		}
 		updates := 0
 		if _, err := informer.AddEventHandlerWithOptions(
 			toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates++ }}, toolscache.HandlerOptions{}); err != nil {

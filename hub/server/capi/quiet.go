@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"fmt"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,11 +21,16 @@ func (c quietCache) GetInformer(ctx context.Context, object client.Object, opts 
 	if err != nil {
 		return nil, err
 	}
-	return quietInformer{informer, c.saysNothing}, nil
+	// Cluster API looks into informers, which have to stay what they are.
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("the informer of %T is a %T, which is not shared", object, informer)
+	}
+	return quietInformer{shared, c.saysNothing}, nil
 }
 
 type quietInformer struct {
-	cache.Informer
+	toolscache.SharedIndexInformer
 	saysNothing func(before, after client.Object) bool
 }
 
@@ -32,7 +38,7 @@ type quietInformer struct {
 func (i quietInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandlerWithOptions(quietHandler{handler, i.saysNothing}, opts)
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(quietHandler{handler, i.saysNothing}, opts)
 }
 
 type quietHandler struct {
