@@ -33,7 +33,7 @@ func (r *Reconciler) planLive(ctx context.Context, s *scope) error {
 			return err
 		}
 		if wait > 0 {
-			s.rest = wait
+			s.rest = wait // longer than after other conflicts, which are no failures either
 			return errBehind(&s.cluster.ObjectMeta, "Cluster")
 		}
 	}

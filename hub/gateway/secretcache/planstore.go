@@ -297,6 +297,7 @@ func (p *PlanStore) Progress() <-chan struct{} {
 
 // forMachines is a copy of a Secret as machines get it: managed fields are of no use to them, and often larger than the rest. It must keep
 // all else, since the gateway writes it back with a machine's report; the API server keeps managed fields that an update does not have.
+// The data are those of the Secret itself, in which an applied plan takes no memory of its own from now on.
 func forMachines(secret *corev1.Secret) *corev1.Secret {
 	out := *secret
 	out.ManagedFields = nil
