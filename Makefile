@@ -116,7 +116,8 @@ published-templates: go ## Validate cluster templates and the chart's objects wi
 	$(GO) test -tags published -count=1 -v -run '^TestPublished' ./packaging/clusterctl
 
 .PHONY: published-drivers
-published-drivers: go bin/rancher-machine ## Read the flags of the drivers of rancher-machine, and make a machine with one of them at a played EC2 (root).
+published-drivers: go bin/rancher-machine bin/vcsim ## Read the flags of rancher-machine's drivers, and make machines at a played EC2 and a simulated vCenter (root).
+	@tools/need.sh bsdtar=libarchive-tools
 	$(GO) test -tags published -count=1 -v -run '^TestPublished' ./hub/nodedriver
 
 # Rancher's agent is no part of this repository; it is expected beside it.
@@ -267,6 +268,10 @@ bin/build-images: FORCE
 # Helm's command line, for scenarios.
 bin/helm: FORCE
 	$(GO) -C packaging/chart build -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
+# A vCenter that is simulated, for published-drivers.
+bin/vcsim: FORCE
+	$(GO) -C tools/rancher-machine build -ldflags '-s -w' -o $(CURDIR)/$@ ./vcsim
 
 # Rancher's program with its node drivers, for published-drivers.
 bin/rancher-machine: FORCE

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"time"
 
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver/mkisofs"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
@@ -91,7 +93,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 	if m.State == nil {
 		m.State = &State{Name: m.Name, Files: map[string][]byte{}}
 	}
-	if err := errors.Join(box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box), m.writeFiles(box)); err != nil {
+	if err := errors.Join(addPrograms(box, m.Driver), box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box), m.writeFiles(box)); err != nil {
 		return nil, errors.Join(err, s.end())
 	}
 	s.Driver, err = plugin.Start(ctx, box, plugin.Options{
@@ -108,6 +110,18 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 		return nil, errors.Join(err, s.end())
 	}
 	return s, nil
+}
+
+// addPrograms gives a driver the programs that it starts: vmwarevsphere writes the user data of a machine into an image of a CD.
+func addPrograms(box *sandbox.Sandbox, driver string) error {
+	if driver != "vmwarevsphere" {
+		return nil
+	}
+	hub, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the program of the hub: %w", err)
+	}
+	return box.AddProgram(mkisofs.Name, hub)
 }
 
 func (s *session) end() error {

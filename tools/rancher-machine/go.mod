@@ -9,6 +9,8 @@ replace (
 
 require github.com/rancher/machine v0.15.0-rancher127 // indirect
 
+require github.com/vmware/govmomi v0.42.0
+
 require (
 	cloud.google.com/go/auth v0.9.3 // indirect
 	cloud.google.com/go/auth/oauth2adapt v0.2.4 // indirect
@@ -80,7 +82,6 @@ require (
 	github.com/tent/http-link-go v0.0.0-20130702225549-ac974c61c2f9 // indirect
 	github.com/urfave/cli v1.22.15 // indirect
 	github.com/vmware/govcloudair v0.0.2 // indirect
-	github.com/vmware/govmomi v0.42.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opencensus.io v0.24.0 // indirect
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.54.0 // indirect

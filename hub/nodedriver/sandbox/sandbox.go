@@ -23,6 +23,8 @@ const (
 	// Home is the program's home and working directory, the only one besides /tmp that it may write to.
 	Home    = "/home"
 	program = "/program"
+	// programsDir has links to the further programs in a container, whose root directory cannot be written to.
+	programsDir = Home + "/.programs"
 
 	maxFileSize  = 256 << 20
 	maxData      = 2 << 30
@@ -82,15 +84,16 @@ func New(parent, binary string) (_ *Sandbox, err error) {
 }
 
 func (s *Sandbox) fill(binary string) error {
-	if !s.link(binary) {
-		if err := s.copy(binary, program, 0o755); err != nil {
-			return err
-		}
+	if err := s.put(binary, program); err != nil {
+		return err
 	}
 	for _, path := range shared {
 		if err := s.copy(path, path, 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
+	}
+	if err := s.addNull(); err != nil {
+		return err
 	}
 	for _, path := range []string{Home, "/tmp"} {
 		if err := s.root.Mkdir(path[1:], 0o700); err != nil {
@@ -103,15 +106,62 @@ func (s *Sandbox) fill(binary string) error {
 	return nil
 }
 
-// link makes the program another name of the binary, where that is of the same file system and the program's user could not change it: it
+// addNull adds /dev/null, which a program gives to others as their input. Where the hub may make no device, or the file system allows none,
+// it is an empty file.
+func (s *Sandbox) addNull() error {
+	if err := s.root.Mkdir("dev", 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, os.DevNull)
+	err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+	if err == nil {
+		var null *os.File
+		if null, err = os.OpenFile(path, os.O_RDWR, 0); err == nil {
+			return errors.Join(null.Close(), os.Chmod(path, 0o666)) //nolint:gosec // it is a device
+		}
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return s.root.WriteFile(os.DevNull[1:], nil, 0o444)
+}
+
+// AddProgram gives the program another one, which it may start by its name.
+func (s *Sandbox) AddProgram(name, binary string) error {
+	if s.contained == "" {
+		if err := s.put(binary, "/"+name); err != nil {
+			return fmt.Errorf("adding %s to the sandbox: %w", name, err)
+		}
+		return nil
+	}
+	err := s.root.MkdirAll(programsDir[1:], 0o700)
+	if err == nil {
+		err = s.root.Symlink(binary, programsDir[1:]+"/"+name)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("adding %s to the container: %w", name, err)
+	}
+	return nil
+}
+
+// put puts a program into the sandbox.
+func (s *Sandbox) put(binary, to string) error {
+	if s.link(binary, to) {
+		return nil
+	}
+	return s.copy(binary, to, 0o755)
+}
+
+// link makes a program another name of the binary, where that is of the same file system and the program's user could not change it: it
 // is root's. A program has some ten or a hundred megabytes, which need not be written for each machine.
-func (s *Sandbox) link(binary string) bool {
+func (s *Sandbox) link(binary, to string) bool {
 	info, err := os.Lstat(binary)
 	if err != nil || os.Geteuid() != 0 || !info.Mode().IsRegular() || info.Mode().Perm()&0o027 != 0o005 {
 		return false
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
-	return ok && owner.Uid == 0 && os.Link(binary, filepath.Join(s.dir, program)) == nil
+	return ok && owner.Uid == 0 && os.Link(binary, filepath.Join(s.dir, to)) == nil
 }
 
 func (s *Sandbox) copy(from, to string, mode os.FileMode) error {
@@ -168,7 +218,7 @@ func (s *Sandbox) WriteFile(path string, content []byte) error {
 // Command returns the program, not started. Its process is the first of its PID namespace: when it ends, so does all that it has started.
 func (s *Sandbox) Command(env []string, args ...string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: program, Args: append([]string{program}, args...), Dir: Home}
-	cmd.Env = append([]string{"HOME=" + Home, "TMPDIR=/tmp", "PATH=/"}, env...)
+	cmd.Env = append([]string{"HOME=" + Home, "TMPDIR=/tmp", "PATH=/:" + programsDir}, env...)
 	if s.contained != "" {
 		cmd.Path, cmd.Args[0] = s.contained, s.contained
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}

@@ -3,16 +3,30 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 )
 
-// endsEnv makes the test's program one that ends at once.
-const endsEnv = "DROVER_TEST_ENDS"
+const (
+	// endsEnv makes the test's program one that ends at once.
+	endsEnv = "DROVER_TEST_ENDS"
+	// startsEnv makes it one that starts another, by its name.
+	startsEnv = "DROVER_TEST_STARTS"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(endsEnv) != "" {
+		os.Exit(0)
+	}
+	if name := os.Getenv(startsEnv); name != "" {
+		cmd := exec.Command(name)
+		cmd.Env = []string{endsEnv + "=1"}
+		if err := cmd.Run(); err != nil {
+			os.Exit(1)
+		}
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -52,6 +66,56 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	running.Wait()
+}
+
+// A program can start those that it was given.
+func TestAddProgram(t *testing.T) {
+	s, err := New(t.TempDir(), os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	run := func() error {
+		cmd := s.Command([]string{startsEnv + "=tool"})
+		if err := Start(cmd); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}
+	if err := run(); err == nil {
+		t.Error("a program that was not given")
+	}
+	if err := s.AddProgram("tool", os.Args[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// In a container, whose image cannot be written to, they are links in its home.
+func TestAddProgramInContainer(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Sandbox{root: root, contained: "/program"}
+	for range 2 {
+		if err := s.AddProgram("tool", os.Args[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "home", ".programs", "tool")); err != nil || to != os.Args[0] {
+		t.Errorf("got %s, %v", to, err)
+	}
+	if env := s.Command(nil).Env; !slices.Contains(env, "PATH=/:/home/.programs") {
+		t.Errorf("the environment is %q", env)
+	}
 }
 
 // A link that the program has made leads the hub to no file of its own.
