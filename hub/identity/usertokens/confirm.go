@@ -2,6 +2,7 @@ package usertokens
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -37,29 +38,35 @@ func (h *Handler) tokensOf(ctx context.Context, u user.Info) ([]managementv3.Tok
 	}), nil
 }
 
-// confirm records on a user's persistent tokens that the user has logged in, and removes the groups that the user has left.
+// confirm records on a user's persistent tokens that the user has logged in, and removes the groups that the user has left. A Token that
+// keeps such a group is not confirmed, and thus suspended in the end.
 func (h *Handler) confirm(ctx context.Context, u user.Info, held []managementv3.Token) error {
+	var errs []error
 	for i := range held {
-		token := &held[i]
-		still := slices.DeleteFunc(slices.Clone(token.Spec.User.Groups), func(group string) bool {
-			return !slices.Contains(u.GetGroups(), group)
-		})
-		if len(still) < len(token.Spec.User.Groups) {
-			changed := token.DeepCopy()
-			changed.Spec.User.Groups = still
-			if err := h.Client.Patch(ctx, changed, client.MergeFrom(token)); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("removing groups from Token %s: %w", token.Name, err)
-			}
-			token = changed
-		}
-		if at := token.Status.ConfirmedAt; at != nil && h.Now().Sub(at.Time) < confirmInterval {
-			continue
-		}
+		errs = append(errs, h.confirmToken(ctx, u, &held[i]))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Handler) confirmToken(ctx context.Context, u user.Info, token *managementv3.Token) error {
+	still := slices.DeleteFunc(slices.Clone(token.Spec.User.Groups), func(group string) bool {
+		return !slices.Contains(u.GetGroups(), group)
+	})
+	if len(still) < len(token.Spec.User.Groups) {
 		changed := token.DeepCopy()
-		changed.Status.ConfirmedAt = &metav1.Time{Time: h.Now().UTC().Truncate(time.Second)}
-		if err := h.Client.Status().Patch(ctx, changed, client.MergeFrom(token)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("confirming Token %s: %w", token.Name, err)
+		changed.Spec.User.Groups = still
+		if err := h.Client.Patch(ctx, changed, client.MergeFrom(token)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing groups from Token %s: %w", token.Name, err)
 		}
+		token = changed
+	}
+	if at := token.Status.ConfirmedAt; at != nil && h.Now().Sub(at.Time) < confirmInterval {
+		return nil
+	}
+	changed := token.DeepCopy()
+	changed.Status.ConfirmedAt = &metav1.Time{Time: h.Now().UTC().Truncate(time.Second)}
+	if err := h.Client.Status().Patch(ctx, changed, client.MergeFrom(token)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("confirming Token %s: %w", token.Name, err)
 	}
 	return nil
 }

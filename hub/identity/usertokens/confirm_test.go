@@ -1,9 +1,11 @@
 package usertokens
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
@@ -54,6 +57,36 @@ func TestConfirm(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "other"}, token); err != nil || token.Status.ConfirmedAt != nil ||
 		len(token.Spec.User.Groups) != 1 {
 		t.Errorf("the token of somebody else: %+v, %v", token, err)
+	}
+}
+
+// A Token that cannot be written is not confirmed while it has a group too many; the user gets a token all the same.
+func TestConfirmFails(t *testing.T) {
+	w := newWorld(t)
+	for _, token := range []*managementv3.Token{held("a", "anna", "left"), held("b", "anna", "left")} {
+		if err := w.client.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "a" {
+				return errors.New("no API")
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+	})
+	if got := w.ask("anna", `{"cluster":"c-m-a"}`); got.Code != http.StatusOK {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	for name, confirmed := range map[string]bool{"a": false, "b": true} {
+		token := &managementv3.Token{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: name}, token); err != nil {
+			t.Fatal(err)
+		}
+		if (token.Status.ConfirmedAt != nil) != confirmed || (len(token.Spec.User.Groups) == 0) != confirmed {
+			t.Errorf("Token %s: %+v", name, token)
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 		return nil, err
 	}
 	if err := h.confirm(r.Context(), who, held); err != nil {
-		return nil, err
+		h.Logger.Error(err, "Failed to confirm persistent tokens", "user", who.GetName())
 	}
 	if request.Persistent && len(held) >= MaxPerUser {
 		return nil, response.Errorf(http.StatusForbidden, "you have %d persistent tokens, which is the maximum; "+

@@ -71,6 +71,20 @@ func TestUserTokens(t *testing.T) {
 		t.Errorf("refused with %q", message)
 	}
 
+	// A group that the user has left is removed from the user's Tokens at the next login.
+	account := &corev1.ServiceAccount{}
+	env.Get(t, c.Namespace, "robot", account)
+	earlier := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "earlier-" + c.id}, Spec: managementv3.TokenSpec{
+		ClusterName: c.id, ExpiresAt: metav1.NewTime(time.Now().Add(time.Hour)), Hash: strings.Repeat("a", 64),
+		User: managementv3.TokenUser{Username: user, UID: string(account.UID), Groups: []string{"system:serviceaccounts", "left"}},
+	}}
+	env.Create(t, earlier)
+	userToken(t, c, token, usertokens.Request{TTLSeconds: 600})
+	env.Get(t, "", earlier.Name, earlier)
+	if !slices.Equal(earlier.Spec.User.Groups, []string{"system:serviceaccounts"}) || earlier.Status.ConfirmedAt == nil {
+		t.Errorf("groups %v, confirmed at %v", earlier.Spec.User.Groups, earlier.Status.ConfirmedAt)
+	}
+
 	lasting := userToken(t, c, token, usertokens.Request{TTLSeconds: 3600, Persistent: true, Description: "test"})
 	client := withToken(c, lasting.Token)
 	awaitCode(t, client, http.StatusOK)

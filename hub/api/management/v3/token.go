@@ -27,36 +27,44 @@ type Token struct {
 
 // TokenSpec says who may reach what, and until when.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot be changed; delete the Token and make another one"
+// +kubebuilder:validation:XValidation:rule="has(self.description) == has(oldSelf.description)",message="spec.description cannot be changed; delete the Token and make another one"
 type TokenSpec struct {
 	// ClusterName is the name of the one management Cluster that the token opens.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed; delete the Token and make another one"
 	ClusterName string `json:"clusterName"`
 	// User is who its holder is.
 	User TokenUser `json:"user"`
 	// ExpiresAt is when it ends.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.expiresAt cannot be changed; delete the Token and make another one"
 	ExpiresAt metav1.Time `json:"expiresAt"`
 	// Hash is the lower-case hex SHA-256 of the token.
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.hash cannot be changed; delete the Token and make another one"
 	Hash string `json:"hash"`
 	// Description is free text.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.description cannot be changed; delete the Token and make another one"
 	Description string `json:"description,omitempty"`
 }
 
 // TokenUser is a user as the management cluster knew it when the token was made.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.uid) == has(oldSelf.uid)",message="spec.user.uid cannot be changed; delete the Token and make another one"
 type TokenUser struct {
 	// Username is the name of the user.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.user.username cannot be changed; delete the Token and make another one"
 	Username string `json:"username"`
 	// UID tells apart users that had the same name one after the other.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.user.uid cannot be changed; delete the Token and make another one"
 	UID string `json:"uid,omitempty"`
-	// Groups that the user is in.
+	// Groups that the user was in at the last login. The token has those of them in which the user was when it was made.
 	// +optional
 	// +kubebuilder:validation:MaxItems=500
 	Groups []string `json:"groups,omitempty"`
