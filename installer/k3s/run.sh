@@ -67,4 +67,4 @@ if [ "${INSTALL_K3S_SKIP_START:-}" = true ] || [ "${INSTALL_K3S_SKIP_ENABLE:-}" 
     log "installed only, $UNIT is left as it is"
     exit 0
 fi
-apply_restart_stamp
+apply_restart_stamp "${INSTALL_K3S_SYSTEMD_DIR:-$ROOT/etc/systemd/system}/$UNIT.env"

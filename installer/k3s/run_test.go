@@ -15,10 +15,15 @@ const releaseScript = `
 [ "$INSTALL_K3S_SKIP_DOWNLOAD $INSTALL_K3S_SKIP_ENABLE $INSTALL_K3S_SKIP_START" = "true true true" ] || exit 9
 [ -x "$INSTALL_K3S_BIN_DIR/k3s" ] || exit 8
 systemctl disable k3s.service
+mkdir -p "$INSTALLER_ROOT/etc/systemd/system"
+env | grep -E '^(K3S|CONTAINERD)_|_PROXY=' >"$INSTALLER_ROOT/etc/systemd/system/k3s.service.env"
 echo "release script: exec ${INSTALL_K3S_EXEC:-} args $*"
 `
 
-const stampFile = "var/lib/rancher/k3s/restart_stamp"
+const (
+	stampFile = "var/lib/rancher/k3s/restart_stamp"
+	sumFile   = "var/lib/rancher/k3s/environment_sum"
+)
 
 func machine(t *testing.T) *shelltest.Machine {
 	m := shelltest.New(t, runScript, map[string]string{"k3s": "the program", "installer.sh": releaseScript})
@@ -59,6 +64,33 @@ func TestRestartStamp(t *testing.T) {
 		}
 		if got := strings.TrimSpace(m.Read(stampFile)); got != step.kept {
 			t.Fatalf("%s: kept stamp is %q, want %q", step.name, got, step.kept)
+		}
+	}
+}
+
+// TestVariables: the service runs with the variables that it was given last. What an earlier installation has not noted is no change.
+func TestVariables(t *testing.T) {
+	m := machine(t)
+	installed := []string{"daemon-reload", "enable k3s.service"}
+	restarted := append(installed[:2:2], "--no-block restart k3s.service")
+	m.MustRun("RESTART_STAMP=one")
+	if err := os.Remove(m.Root + "/" + sumFile); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		env  []string
+		want []string
+	}{
+		{"a variable, and none noted before", []string{"HTTPS_PROXY=a", "NO_PROXY=b"}, installed},
+		{"in another order", []string{"NO_PROXY=b", "HTTPS_PROXY=a"}, installed},
+		{"changed", []string{"NO_PROXY=b", "HTTPS_PROXY=c"}, restarted},
+		{"another one", []string{"NO_PROXY=b", "HTTPS_PROXY=c", "K3S_DATA_DIR=" + m.Root + "/data"}, restarted},
+		{"none", nil, restarted},
+		{"none still", nil, installed},
+	} {
+		if diff := cmp.Diff(step.want, m.MustRun(append(step.env, "RESTART_STAMP=one")...)); diff != "" {
+			t.Errorf("%s: orders to systemctl (-want +got):\n%s", step.name, diff)
 		}
 	}
 }

@@ -36,10 +36,15 @@ func TestRestartStamp(t *testing.T) {
 	installed := []string{"daemon-reload", "enable rke2-server.service"}
 	for _, step := range []struct {
 		name, state, stamp string
+		env                []string
 		want               []string
 	}{
 		{name: "first start", stamp: "one", want: []string{"--no-block start rke2-server.service"}},
 		{name: "same stamp", stamp: "one"},
+		{name: "another variable", stamp: "one", env: []string{"NO_PROXY=a"}, want: []string{"--no-block restart rke2-server.service"}},
+		{name: "the same variable", stamp: "one", env: []string{"NO_PROXY=a"}},
+		{name: "none of the unit's", stamp: "one", env: []string{"NO_PROXY=a", "OTHER=x"}},
+		{name: "without it", stamp: "one", want: []string{"--no-block restart rke2-server.service"}},
 		{name: "changed stamp", stamp: "two", want: []string{"--no-block restart rke2-server.service"}},
 		{name: "failed unit", state: "failed", stamp: "two",
 			want: []string{"reset-failed rke2-server.service", "--no-block restart rke2-server.service"}},
@@ -47,7 +52,7 @@ func TestRestartStamp(t *testing.T) {
 		if step.state != "" {
 			m.SetState("rke2-server.service", step.state)
 		}
-		if diff := cmp.Diff(append(installed[:2:2], step.want...), m.MustRun("RESTART_STAMP="+step.stamp)); diff != "" {
+		if diff := cmp.Diff(append(installed[:2:2], step.want...), m.MustRun(append(step.env, "RESTART_STAMP="+step.stamp)...)); diff != "" {
 			t.Fatalf("%s: orders to systemctl (-want +got):\n%s", step.name, diff)
 		}
 		if got := strings.TrimSpace(m.Read("var/lib/rancher/rke2/restart_stamp")); got != step.stamp {

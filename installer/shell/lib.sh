@@ -110,24 +110,31 @@ unit_property() {
     systemctl show --property="$1" --value "$UNIT" 2>/dev/null || true
 }
 
-# apply_restart_stamp enables the unit and starts or restarts it as the restart stamp asks:
-#   the unit does not run or has failed         -> start it
-#   it runs and RESTART_STAMP differs           -> restart it
-#   it runs and RESTART_STAMP is the same/empty -> leave it alone
-# The stamp is kept only once systemd has taken the order, so that an installation that broke off restarts the next time.
+# apply_restart_stamp ENVIRONMENT enables the unit and starts or restarts it as the restart stamp and the unit's variables, in
+# the file ENVIRONMENT, ask:
+#   the unit does not run or has failed                   -> start it
+#   it runs, and RESTART_STAMP differs                    -> restart it
+#   it runs, and its variables differ from the last start -> restart it, as the published images do
+#   it runs, and both are the same, or not known          -> leave it alone
+# Both are kept only once systemd has taken the order, so that an installation that broke off restarts the next time.
 apply_restart_stamp() {
     stamp_file=$ROOT/var/lib/rancher/$RUNTIME/restart_stamp
+    sum_file=$ROOT/var/lib/rancher/$RUNTIME/environment_sum
     systemctl enable --quiet "$UNIT" || die "cannot enable $UNIT"
 
     state=$(unit_property ActiveState)
     old_stamp=$(cat "$stamp_file" 2>/dev/null || true)
+    old_sum=$(cat "$sum_file" 2>/dev/null || true)
+    new_sum=$(variables "$1" | sha256sum | cut -d ' ' -f 1)
     case "$state" in
         active | activating | reloading)
-            if [ -z "${RESTART_STAMP:-}" ] || [ "$old_stamp" = "$RESTART_STAMP" ]; then
-                log "$UNIT is $state and its restart stamp has not changed"
-                return 0
+            if [ -n "${RESTART_STAMP:-}" ] && [ "$old_stamp" != "$RESTART_STAMP" ]; then
+                restart_unit "its restart stamp has changed"
+            elif [ -n "$old_sum" ] && [ "$old_sum" != "$new_sum" ]; then
+                restart_unit "its environment variables have changed"
+            else
+                log "$UNIT is $state, its restart stamp and its environment variables have not changed"
             fi
-            restart_unit "its restart stamp has changed"
             ;;
         failed)
             systemctl reset-failed "$UNIT" 2>/dev/null || true
@@ -138,7 +145,13 @@ apply_restart_stamp() {
             systemctl --no-block start "$UNIT" || die "cannot start $UNIT"
             ;;
     esac
-    keep_stamp
+    keep "$old_stamp" "${RESTART_STAMP:-}" "$stamp_file"
+    keep "$old_sum" "$new_sum" "$sum_file"
+}
+
+# variables FILE prints the variables of a unit in an order that does not change; a unit may have no file.
+variables() {
+    [ ! -f "$1" ] || LC_ALL=C sort "$1"
 }
 
 # restart_unit REASON orders the restart without waiting for the distribution to be ready, which on a joining server can
@@ -161,11 +174,13 @@ restart_unit() {
     done
 }
 
-# keep_stamp remembers what the unit was last started for.
-keep_stamp() {
-    [ -n "${RESTART_STAMP:-}" ] || return 0
-    mkdir -p "${stamp_file%/*}"
-    if ! { printf '%s\n' "$RESTART_STAMP" >"$stamp_file.new" && mv -f "$stamp_file.new" "$stamp_file"; }; then
-        die "cannot write $stamp_file: is the disk full or read-only?"
+# keep OLD NEW FILE remembers in FILE what the unit was last started for.
+keep() {
+    if [ -z "$2" ] || [ "$1" = "$2" ]; then
+        return 0
+    fi
+    mkdir -p "${3%/*}"
+    if ! { printf '%s\n' "$2" >"$3.new" && mv -f "$3.new" "$3"; }; then
+        die "cannot write $3: is the disk full or read-only?"
     fi
 }

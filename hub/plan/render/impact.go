@@ -1,6 +1,7 @@
 package render
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,8 @@ func ImpactOf(delivered, wanted plans.Plan) Impact {
 	case isNoop(before) && isNoop(after):
 	case stamp(after, drainHash) == "" || stamp(before, drainHash) != stamp(after, drainHash):
 		return ImpactDrain
-	case stamp(after, restartStamp) == "" || stamp(before, restartStamp) != stamp(after, restartStamp):
+	case stamp(after, restartStamp) == "" || stamp(before, restartStamp) != stamp(after, restartStamp),
+		!slices.Equal(serviceVariables(before), serviceVariables(after)):
 		return ImpactRestart
 	}
 	had := restarts(delivered)
@@ -58,6 +60,21 @@ func install(p plans.Plan) plans.Instruction {
 func installIndex(p plans.Plan) int {
 	return slices.IndexFunc(p.Instructions, func(i plans.Instruction) bool { return i.Name == InstallInstruction })
 }
+
+// serviceVariables are the variables of an installation that installer images keep for the service, which they restart when one of them
+// changes: docs/installer.md, and the published images alike.
+func serviceVariables(i plans.Instruction) (kept []string) {
+	for _, v := range i.Env {
+		name, value, _ := strings.Cut(strings.TrimPrefix(v, "$env:"), "=")
+		if serviceVariable.MatchString(name) {
+			kept = append(kept, name+"="+strings.Trim(value, `"`))
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+var serviceVariable = regexp.MustCompile(`^((K3S|RKE2|CONTAINERD)_.*|(?i:(NO|HTTPS?)_PROXY))$`)
 
 // stamp finds a variable of an instruction, under any of the names that it may have.
 func stamp(i plans.Instruction, name string) string {

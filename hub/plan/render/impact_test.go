@@ -11,7 +11,8 @@ func TestImpactOf(t *testing.T) {
 	with := func(env ...string) plans.Plan {
 		return plans.Plan{Instructions: []plans.Instruction{{}, {CommonInstruction: plans.CommonInstruction{Name: InstallInstruction, Env: env}}}}
 	}
-	linux := with("RESTART_STAMP=r", "DRAIN_HASH=d")
+	also := func(env ...string) plans.Plan { return with(append(env, "RESTART_STAMP=r", "DRAIN_HASH=d")...) }
+	linux := also()
 	windows := with("WINS_RESTART_STAMP=r", "WINS_DRAIN_HASH=d")
 	noop, restarts, saves := with(), with(), with()
 	noop.Instructions[1].Command, noop.Instructions[1].Args = "/bin/sh", []string{"-c", ":"}
@@ -38,6 +39,13 @@ func TestImpactOf(t *testing.T) {
 		"one that does nothing, with a task":          {noop, saves, ImpactNone},
 		"one that does nothing, with another task":    {saves, noop, ImpactNone},
 		"one that does nothing, and a task that does": {saves, restarts, ImpactRestart},
+		"a proxy":                                     {linux, also("https_proxy=x"), ImpactRestart},
+		"another proxy":                               {also("NO_PROXY=x"), also("NO_PROXY=y"), ImpactRestart},
+		"no data directory any more":                  {also("K3S_DATA_DIR=/x"), linux, ImpactRestart},
+		"a variable of containerd":                    {linux, also("CONTAINERD_X=1"), ImpactRestart},
+		"variables in another order":                  {also("NO_PROXY=x", "RKE2_A=b"), also("RKE2_A=b", "NO_PROXY=x"), ImpactNone},
+		"variables of another hub, in Windows":        {also(`$env:NO_PROXY="x"`), also("NO_PROXY=x"), ImpactNone},
+		"a variable of the installer":                 {linux, also("INSTALL_K3S_X=y", "FOO=x"), ImpactNone},
 		"other variables look like":                   {linux, with("RESTART_STAMP=r", "DRAIN_HASH=d", "MY_DRAIN_HASH=x"), ImpactNone},
 	}
 	for name, tc := range tests {
