@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,12 +63,18 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 		s.invalid = append(s.invalid, fault)
 		return nil
 	}
-	s.unread.spec, s.unread.pools = true, true // the next reconcile has what is written now
 	changed := s.cluster.DeepCopy()
 	changed.Spec = *restored
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, rkev1.SpecRestoredAnnotation, done)
 	patch := client.MergeFromWithOptions(s.cluster, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, changed, patch, fieldOwner); err != nil {
+	err = r.Client.Patch(ctx, changed, patch, fieldOwner)
+	if apierrors.IsInvalid(err) {
+		s.invalid = append(s.invalid, cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore: the configuration in ETCDSnapshot %s is "+
+			"refused: %s; set restoreRKEConfig to none", restore.Name, err))
+		return nil
+	}
+	s.unread.spec, s.unread.pools = true, true // the next reconcile has what is written now
+	if err != nil {
 		return fmt.Errorf("restoring the spec of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Restored the spec of the Cluster from a snapshot", "ETCDSnapshot", restore.Name,
@@ -116,10 +123,14 @@ func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot,
 	restore := cluster.Spec.RKEConfig.ETCDSnapshotRestore
 	const field = "spec.rkeConfig.etcdSnapshotRestore"
 	if !found {
-		return nil, cause.New("SnapshotNotFound", "%s.name: ETCDSnapshot %q does not exist in the namespace of the Cluster", field, restore.Name)
+		return nil, cause.New("SnapshotNotFound", "%s.name: ETCDSnapshot %q does not exist in the namespace of the Cluster; correct the "+
+			"name or remove etcdSnapshotRestore, until then no change of the Cluster is passed on", field, restore.Name)
 	}
 	if snapshot.Spec.ClusterName != cluster.Name {
 		return nil, cause.New("SnapshotInvalid", "%s.name: ETCDSnapshot %s is of the Cluster %q", field, restore.Name, snapshot.Spec.ClusterName)
+	}
+	if snapshot.SnapshotFile.Status == "failed" {
+		return nil, cause.New("SnapshotInvalid", "%s.name: ETCDSnapshot %s is of a snapshot that could not be saved", field, restore.Name)
 	}
 	had, err := clusterspec.FromSnapshot(snapshot.SnapshotFile.Metadata)
 	switch {

@@ -1,15 +1,19 @@
 package cluster
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -56,6 +60,26 @@ func TestRestoredSpec(t *testing.T) {
 	}
 }
 
+// TestRestoredSpecInvalid: a configuration that the API server does not accept any more is named in the condition.
+func TestRestoredSpecInvalid(t *testing.T) {
+	cluster := clusterWith("v1.36.3+k3s1", "new")
+	cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
+	snapshot := snapshotOf(t, clusterWith("v1.35.1+k3s1", "old"))
+	snapshot.Name = "s"
+	refuse := func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return kerrors.NewInvalid(provisioningv1.GroupVersion.WithKind("Cluster").GroupKind(), "c", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "a"), "b", "is not allowed")})
+	}
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme)).
+		WithObjects(cluster, snapshot).WithInterceptorFuncs(interceptor.Funcs{Patch: refuse}).Build()
+	s := &scope{cluster: cluster}
+	err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s)
+	if err != nil || len(s.invalid) != 1 || s.invalid[0].Reason != "SnapshotInvalid" || !strings.Contains(s.invalid[0].Message, "is not allowed") ||
+		s.unread.spec {
+		t.Errorf("got %v, %+v", err, s.invalid)
+	}
+}
+
 func TestRestoredSpecRefuses(t *testing.T) {
 	cluster := clusterWith("v1.36.3+k3s1", "new")
 	cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
@@ -68,6 +92,8 @@ func TestRestoredSpecRefuses(t *testing.T) {
 	}{
 		"not found":        {&rkev1.ETCDSnapshot{}, false, "does not exist"},
 		"another cluster":  {other, true, `is of the Cluster "d"`},
+		"failed": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}, SnapshotFile: rkev1.ETCDSnapshotFile{Status: "failed"}},
+			true, "could not be saved"},
 		"without metadata": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}}, true, "does not hold the configuration"},
 		"damaged": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"},
 			SnapshotFile: rkev1.ETCDSnapshotFile{Metadata: "%"}}, true, "decoding the metadata"},

@@ -49,6 +49,7 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	s.unrestored = unrestored(s.controlPlane.Spec.ETCDSnapshotRestore, all)
 	for _, op := range append(all, created...) {
 		if rotation, is := op.(*operationv1.CertificateRotation); is {
 			s.rotations = append(s.rotations, rotation)

@@ -42,6 +42,9 @@ var snapshotPhases = map[operationv1.Phase]string{
 	operationv1.PhaseCanceled: "Failed",
 }
 
+// restoreLabel is the generation of the Cluster's etcdSnapshotRestore for which an ETCDSnapshotRestore was created.
+const restoreLabel = "rke.cattle.io/etcd-snapshot-restore"
+
 var operationRequests = []operationRequest{{
 	name: "snapshot", label: "rke.cattle.io/etcd-snapshot-create",
 	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
@@ -61,7 +64,7 @@ var operationRequests = []operationRequest{{
 		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[op.Phase]
 	},
 }, {
-	name: "restore", label: "rke.cattle.io/etcd-snapshot-restore",
+	name: "restore", label: restoreLabel,
 	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
 		if spec.ETCDSnapshotRestore == nil || spec.ETCDSnapshotRestore.Name == "" {
 			return 0

@@ -209,7 +209,7 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
-		Operation: operation.Holds(s.operation, s.tokenPending()),
+		Hold: s.hold(),
 	}
 	in.Blocked = s.stopped()
 	if s.election.Init == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 		out.MissingSince = since.Time
 	}
 	name := "ETCDSnapshot " + from.Name
-	configured := s.controlPlane.Spec.ETCD
+	configured, known := s.configuredBucket()
 	switch {
 	case from.Spec.ClusterName != s.cluster.Name:
 		out.Problem = fmt.Sprintf("%s is of the Cluster %q, not of %s", name, from.Spec.ClusterName, s.cluster.Name)
@@ -81,11 +82,11 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	case file.S3 == nil:
 	case !bucketName.MatchString(file.S3.Bucket) || !folderName.MatchString(file.S3.Folder) || !bucketName.MatchString(file.S3.Region):
 		out.Problem = name + " has no valid bucket, folder or region in snapshotFile.s3"
-	case configured == nil || configured.S3 == nil:
-		out.Unconfigured = name + " is in S3, and spec.rkeConfig.etcd.s3 of the Cluster is not set: set it, with the credentials of the bucket"
-	case configured.S3.Endpoint != "" && file.S3.Endpoint != "" && configured.S3.Endpoint != file.S3.Endpoint:
-		out.Unconfigured = fmt.Sprintf("%s is at %s, and spec.rkeConfig.etcd.s3.endpoint of the Cluster is %s", name, file.S3.Endpoint,
-			configured.S3.Endpoint)
+	case known && configured.Bucket == "":
+		out.Unconfigured = name + " is in S3, and the Cluster has no bucket: set spec.rkeConfig.etcd.s3, with the credentials of the bucket"
+	case known && configured.Endpoint != "" && file.S3.Endpoint != "" && configured.Endpoint != file.S3.Endpoint:
+		out.Unconfigured = fmt.Sprintf("%s is at the endpoint %q, and the Cluster uses %q: correct the endpoint in spec.rkeConfig.etcd.s3",
+			name, file.S3.Endpoint, configured.Endpoint)
 	}
 	return out
 }
@@ -133,6 +134,41 @@ func (s *scope) stopped() rollout.Wait {
 	}
 	return rollout.Wait{Reason: rollout.ReasonRestoreFailed, Message: "The restore of an etcd snapshot did not end, and has left " +
 		message.JoinNames(names, maxNames) + " stopped. Create another ETCDSnapshotRestore, of the same or another snapshot"}
+}
+
+// hold is why nothing that restarts machines may be delivered. Zero if it may.
+func (s *scope) hold() rollout.Wait {
+	if holds := operation.Holds(s.operation, s.tokenPending()); holds != "" {
+		return rollout.Wait{Reason: rollout.ReasonWaitingForOperation, Message: "Waiting for " + holds + " to end"}
+	}
+	if s.unrestored == nil {
+		return rollout.Wait{}
+	}
+	return rollout.Wait{Reason: rollout.ReasonRestoreFailed, Message: fmt.Sprintf("The Cluster has the configuration of ETCDSnapshot %s, and "+
+		"ETCDSnapshotRestore %s ended before its data was restored. Restore it with another generation, or set the configuration back and "+
+		"remove spec.rkeConfig.etcdSnapshotRestore", s.unrestored.Spec.Args.Name, s.unrestored.Name)}
+}
+
+// unrestored returns the restore for which the configuration of a Cluster was set to that of a snapshot, if it ended before anything was
+// restored. Without the data, that configuration could be an older version of Kubernetes than the one that has written them.
+func unrestored(asked *rkev1.ETCDSnapshotRestore, all []operationv1.Operation) (found *operationv1.ETCDSnapshotRestore) {
+	if asked == nil || asked.RestoreRKEConfig == "" || asked.RestoreRKEConfig == "none" {
+		return nil
+	}
+	for _, op := range all {
+		restore, is := op.(*operationv1.ETCDSnapshotRestore)
+		if !is {
+			continue
+		}
+		nothing := restore.Status.Step == "" || restore.Status.Step == operationv1.StepPreflight
+		switch {
+		case restore.Labels[restoreLabel] == strconv.Itoa(asked.Generation) && nothing && restore.Status.Phase.Ended():
+			found = restore
+		case found != nil && !nothing:
+			found = nil // a later one has begun to restore
+		}
+	}
+	return found
 }
 
 func (s *scope) stoppedMachines() []string {

@@ -63,27 +63,45 @@ func TestSnapshot(t *testing.T) {
 	if got := s.snapshot(bySnapshot); got.Machine != "a" {
 		t.Errorf("by its owner: %s", got.Machine)
 	}
+}
 
-	inBucket := localSnapshot()
-	inBucket.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b", Folder: "f", Endpoint: "s3.example.com"}
-	s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
-	if got := s.snapshot(inBucket); got.Problem+got.Unconfigured != "" || got.Machine != "" || got.File.Path != "" ||
-		got.File.S3.Bucket != "b" {
-		t.Errorf("in a bucket: %+v", got)
+// TestSnapshotInBucket: the machines need endpoint and credentials of the bucket, which a Cluster names in etcd.s3 or by arguments. What a
+// user changes in the Cluster may not have arrived, so that it is not a problem of the snapshot.
+func TestSnapshotInBucket(t *testing.T) {
+	arguments := func(endpoint string) func(*scope) {
+		return func(s *scope) {
+			s.inputs.Spec.ETCD = nil
+			s.inputs.Spec.MachineGlobalConfig.Data = map[string]any{"etcd-s3": true, "etcd-s3-bucket": "b", "etcd-s3-endpoint": endpoint}
+		}
 	}
-	// What a user changes in the Cluster may not have arrived.
-	s.controlPlane.Spec.ETCD = nil
-	if got := s.snapshot(inBucket); got.Problem != "" || got.Unconfigured == "" {
-		t.Errorf("in a bucket of which nothing is known: %+v", got)
+	for name, tc := range map[string]struct {
+		change func(*scope)
+		want   string
+	}{
+		"etcd.s3":              {change: func(*scope) {}},
+		"arguments":            {change: arguments("s3.example.com")},
+		"nothing":              {change: func(s *scope) { s.inputs.Spec.ETCD = nil }, want: "the Cluster has no bucket"},
+		"another endpoint":     {change: arguments("other.example.com"), want: `and the Cluster uses "other.example.com"`},
+		"unmanaged":            {change: func(s *scope) { s.controlPlane.Spec = rkev1.RKEControlPlaneSpec{UnmanagedConfig: true} }},
+		"no machine with etcd": {change: func(s *scope) { s.machines = nil }},
+	} {
+		s, from := scopeWithBucket(t)
+		tc.change(s)
+		got := s.snapshot(from)
+		if got.Problem != "" || got.Unconfigured != "" != (tc.want != "") || !strings.Contains(got.Unconfigured, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got.Machine != "" || got.File.Path != "" || got.File.S3.Bucket != "b" {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
 // What reaches the command line of a machine is checked, and what cannot work is said before anything is stopped.
 func TestSnapshotProblems(t *testing.T) {
 	s3 := func(set func(*rkev1.ETCDSnapshotS3)) func(*scope, *rkev1.ETCDSnapshot) {
-		return func(s *scope, from *rkev1.ETCDSnapshot) {
+		return func(_ *scope, from *rkev1.ETCDSnapshot) {
 			from.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b"}
-			s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
 			set(from.SnapshotFile.S3)
 		}
 	}
@@ -98,16 +116,14 @@ func TestSnapshotProblems(t *testing.T) {
 		"not the SHA-256 of a file": func(_ *scope, from *rkev1.ETCDSnapshot) {
 			from.Annotations = map[string]string{rkev1.SnapshotSHA256Annotation: "$(reboot)"}
 		},
-		"file:///var/lib":          func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "file:///a $(reboot)" },
-		"s3 of the Cluster is not": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{} },
-		"is at evil.example.com":   s3(func(s *rkev1.ETCDSnapshotS3) { s.Endpoint = "evil.example.com" }),
-		"no valid bucket":          s3(func(s *rkev1.ETCDSnapshotS3) { s.Bucket = "b --debug" }),
-		"bucket, folder":           s3(func(s *rkev1.ETCDSnapshotS3) { s.Folder = "f\n--debug" }),
-		"folder or region":         s3(func(s *rkev1.ETCDSnapshotS3) { s.Region = "eu 1" }),
+		"file:///var/lib":  func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "file:///a $(reboot)" },
+		"no valid bucket":  s3(func(s *rkev1.ETCDSnapshotS3) { s.Bucket = "b --debug" }),
+		"bucket, folder":   s3(func(s *rkev1.ETCDSnapshotS3) { s.Folder = "f\n--debug" }),
+		"folder or region": s3(func(s *rkev1.ETCDSnapshotS3) { s.Region = "eu 1" }),
 	} {
 		s, from := scopeWithMachines(), localSnapshot()
 		change(s, from)
-		if got := s.snapshot(from); !strings.Contains(got.Problem+got.Unconfigured, text) {
+		if got := s.snapshot(from); !strings.Contains(got.Problem, text) {
 			t.Errorf("%q: got %+v", text, got)
 		}
 	}
@@ -145,4 +161,46 @@ func TestStopped(t *testing.T) {
 	if got := s.stopped(); got != (rollout.Wait{}) {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// TestUnrestored: where the Cluster was given the configuration of a snapshot and the snapshot was not restored, nothing restarts with that
+// configuration.
+func TestUnrestored(t *testing.T) {
+	restore := func(generation string, phase operationv1.Phase, step string) *operationv1.ETCDSnapshotRestore {
+		op := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Name: "r" + generation}}
+		op.Labels = map[string]string{restoreLabel: generation}
+		op.Status.Phase, op.Status.Step = phase, step
+		return op
+	}
+	failed := restore("2", operationv1.PhaseFailed, operationv1.StepPreflight)
+	for name, tc := range map[string]struct {
+		asked *rkev1.ETCDSnapshotRestore
+		all   []operationv1.Operation
+		holds bool
+	}{
+		"failed before it began":     {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseFailed, "")}, true},
+		"failed in the preflight":    {asked("kubernetesVersion"), []operationv1.Operation{failed}, true},
+		"canceled":                   {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseCanceled, "")}, true},
+		"waits":                      {asked("all"), []operationv1.Operation{restore("2", operationv1.PhasePending, "")}, false},
+		"failed when it was stopped": {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseFailed, operationv1.StepShutdown)}, false},
+		"without the configuration":  {asked("none"), []operationv1.Operation{failed}, false},
+		"not asked for any more":     {nil, []operationv1.Operation{failed}, false},
+		"asked for again":            {&rkev1.ETCDSnapshotRestore{Generation: 3, RestoreRKEConfig: "all"}, []operationv1.Operation{failed}, false},
+		"another one later": {asked("all"), []operationv1.Operation{failed,
+			restore("", operationv1.PhaseSucceeded, operationv1.StepRestartCluster)}, false},
+		"another one that failed": {asked("all"), []operationv1.Operation{failed, restore("", operationv1.PhaseFailed, "")}, true},
+		"another one before": {asked("all"), []operationv1.Operation{
+			restore("1", operationv1.PhaseSucceeded, operationv1.StepRestartCluster), failed, &operationv1.ETCDSnapshotSave{}}, true},
+	} {
+		s := scopeWithMachines()
+		s.unrestored = unrestored(tc.asked, tc.all)
+		got := s.hold()
+		if tc.holds != (got.Reason == rollout.ReasonRestoreFailed) || tc.holds != strings.Contains(got.Message, "ETCDSnapshotRestore r2") {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func asked(restoreRKEConfig string) *rkev1.ETCDSnapshotRestore {
+	return &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 2, RestoreRKEConfig: restoreRKEConfig}
 }

@@ -76,6 +76,9 @@ type scope struct {
 	operation, observedOperation operationv1.Operation
 	// waiting are all operations that have not ended (findOperation).
 	waiting []operationv1.Operation
+	// unrestored is the restore that was to follow a change of the Cluster's configuration, and has restored nothing; nil for none
+	// (findOperation).
+	unrestored *operationv1.ETCDSnapshotRestore
 	// rotations are all CertificateRotations of the cluster (findOperation).
 	rotations []*operationv1.CertificateRotation
 	// certificates is the condition CertificatesValid; nil where no certificate is known (watchCertificates).

@@ -224,7 +224,9 @@ func (r *reconciliation) rolloutInputs() rollout.Inputs {
 		in.ControlPlaneDrain = rollout.DrainOptions{Enabled: true, Options: "drain"}
 		in.WorkerDrain = in.ControlPlaneDrain
 	}
-	in.Operation = r.rules.holds(r.operation, r.tokens.next != 0)
+	if holds := r.rules.holds(r.operation, r.tokens.next != 0); holds != "" {
+		in.Hold = rollout.Wait{Reason: rollout.ReasonWaitingForOperation, Message: "Waiting for " + holds + " to end"}
+	}
 	switch {
 	case r.election.Init == "":
 		in.Blocked = r.election.Wait

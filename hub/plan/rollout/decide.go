@@ -20,8 +20,8 @@ type Inputs struct {
 	Bootstrapped bool
 	// Paused is set while nothing may change.
 	Paused bool
-	// Operation is the operation that is in progress in the cluster, as kind and name; empty for none. What restarts machines waits for it.
-	Operation string
+	// Hold says why nothing that restarts machines may be delivered, such as an operation that is in progress; zero if it may.
+	Hold Wait
 	// Blocked says why nothing may be delivered to any machine; zero if it may.
 	Blocked Wait
 	// ControlPlaneConcurrency and WorkerConcurrency are as in the cluster's upgrade strategy: a number, a percentage, or empty for 1.

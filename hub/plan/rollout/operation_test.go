@@ -2,6 +2,10 @@ package rollout
 
 import "testing"
 
+func waitFor(operation string) Wait {
+	return Wait{ReasonWaitingForOperation, "Waiting for " + operation + " to end"}
+}
+
 // TestTaskDoesNotWaitForAnUpgrade: what restarts workers for an operation waits for servers to restart for it, and not for an upgrade of
 // them, which waits for the operation.
 func TestTaskDoesNotWaitForAnUpgrade(t *testing.T) {
@@ -22,7 +26,7 @@ func TestTaskDoesNotWaitForAnUpgrade(t *testing.T) {
 	} {
 		server := a
 		tc.server(&server)
-		out := Decide(Inputs{Bootstrapped: true, Operation: "CertificateRotation one", Machines: []Machine{server, w}})
+		out := Decide(Inputs{Bootstrapped: true, Hold: waitFor("CertificateRotation one"), Machines: []Machine{server, w}})
 		if d := out.Decisions[1]; d.Reason != tc.want {
 			t.Errorf("%s: got %+v", name, d)
 		}
@@ -40,7 +44,7 @@ func TestOperationEndsDrain(t *testing.T) {
 		first.Init = true
 		a.Change, a.Drain = ChangeDrain, Drain{Requested: "drain", Done: "drain"}
 		b.Task, b.Change = true, ChangeRestart
-		in := Inputs{Bootstrapped: true, Operation: "CertificateRotation one", ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
+		in := Inputs{Bootstrapped: true, Hold: waitFor("CertificateRotation one"), ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
 		in.WorkerDrain = in.ControlPlaneDrain
 		decide := func() []Decision {
 			in.Machines = []Machine{first, a, b}
@@ -64,7 +68,7 @@ func TestOperationEndsDrain(t *testing.T) {
 func TestRestoreEndsDrain(t *testing.T) {
 	a := member("a", "ec")
 	a.Init, a.Task, a.Regardless, a.Change, a.Drain = true, true, true, ChangeRestart, Drain{Requested: "drain", Done: "drain"}
-	in := Inputs{Bootstrapped: true, Operation: "ETCDSnapshotRestore one", Machines: []Machine{a}}
+	in := Inputs{Bootstrapped: true, Hold: waitFor("ETCDSnapshotRestore one"), Machines: []Machine{a}}
 	if d := Decide(in).Decisions[0]; !d.Deliver || !d.Uncordon {
 		t.Errorf("got %+v", d)
 	}

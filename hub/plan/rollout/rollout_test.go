@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fresh returns a machine that has just registered; roles are letters of "ecw".
@@ -43,13 +44,41 @@ func TestMaxUnavailable(t *testing.T) {
 }
 
 func TestElectDesignated(t *testing.T) {
-	a, b := member("a", "ecw"), member("b", "ecw")
-	a.ID, b.ID, a.Init = "id-a", "id-b", true
-	if got := Elect([]Machine{a, b}, "id-b", true); got.Init != "b" {
-		t.Errorf("got %+v", got)
+	const id = "id-a"
+	designated := func(m Machine, change func(*Machine)) Machine {
+		m.ID = id
+		if change != nil {
+			change(&m)
+		}
+		return m
 	}
-	if got := Elect([]Machine{a, b}, "id-c", true); got.Init != "" || got.Reason != ReasonWaitingForInitNode {
-		t.Errorf("got %+v", got)
+	b, c := member("b", "ecw"), member("c", "ecw")
+	b.Init = true
+	for name, tc := range map[string]struct {
+		machines      []Machine
+		bootstrapped  bool
+		want, message string
+	}{
+		"with the data":            {machines: []Machine{designated(member("a", "ecw"), nil), b}, bootstrapped: true, want: "a"},
+		"of a new cluster":         {machines: []Machine{fresh("0", "ecw"), designated(fresh("a", "ecw"), nil)}, want: "a"},
+		"registered again":         {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, bootstrapped: true, want: "b"},
+		"registered before others": {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, want: "a"},
+		"not registered":           {machines: []Machine{fresh("b", "ecw")}, message: "not registered yet"},
+		"gone":                     {machines: []Machine{b, c}, bootstrapped: true, want: "b"},
+		"without the data, as all": {machines: []Machine{designated(fresh("a", "ecw"), nil)}, bootstrapped: true,
+			message: "No etcd machine with the cluster's data is left"},
+		"without etcd": {machines: []Machine{designated(fresh("a", "cw"), nil)}, message: "a does not have the role etcd"},
+		"deleted": {machines: []Machine{designated(member("a", "ecw"), func(m *Machine) { m.Deleting = true }), c}, bootstrapped: true,
+			want: "c"},
+		"deleted before the start": {machines: []Machine{designated(fresh("a", "ecw"), func(m *Machine) { m.Deleting = true })},
+			message: "a is being deleted"},
+		"without a plan Secret": {machines: []Machine{designated(fresh("a", "ecw"), func(m *Machine) { m.HasPlanSecret = false })},
+			message: "a has no plan Secret yet"},
+	} {
+		got := Elect(tc.machines, id, tc.bootstrapped)
+		if got.Init != tc.want || !strings.Contains(got.Message, tc.message) {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }
 
@@ -135,6 +164,36 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// TestInterruptedAndPending: the message of a plan that does not go on says where to look and what to do.
+func TestInterruptedAndPending(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		change func(*Machine)
+		want   string
+	}{
+		"paused": {func(m *Machine) { m.Progress = ProgressPaused },
+			"The plan is paused by annotation plan.cattle.io/paused of Secret a-machine-plan: remove the annotation to continue"},
+		"canceled": {func(m *Machine) { m.Progress = ProgressCanceled },
+			"The plan was canceled by annotation plan.cattle.io/canceled of Secret a-machine-plan: to continue, remove the annotation and " +
+				"change the cluster's configuration"},
+		"first plan": {func(m *Machine) { m.CheckedIn = false }, "Waiting for the agent to check in and apply the first plan; " + agentHelp},
+		"pending":    {func(*Machine) {}, "Waiting for the agent to start applying the plan; " + agentHelp},
+		"agent seen": {func(m *Machine) { m.LastSeen = now.Add(-agentTimeout) },
+			"Waiting for the agent to start applying the plan; " + agentHelp},
+		"agent not seen": {func(m *Machine) { m.LastSeen = now.Add(-agentTimeout - time.Minute) },
+			"Waiting for the agent, last seen at 2026-11-01 11:44:00 UTC, to start applying the plan; check that the machine is up; " + agentHelp},
+		"Node lost": {func(m *Machine) { m.Node = NodeLost },
+			"Waiting for the agent to start applying the plan; the Node is not ready: check that the machine is up; " + agentHelp},
+	} {
+		m := member("a", "ecw")
+		m.Init, m.PlanSecret, m.Progress = true, "a-machine-plan", ProgressPending
+		tc.change(&m)
+		if got := Decide(Inputs{Now: now, Bootstrapped: true, Machines: []Machine{m}}).Decisions[0]; got.Message != tc.want {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
 // TestClusterWait: a cluster waits for what has failed, and otherwise for the machine that is in the earliest stage, whatever their names.
 func TestClusterWait(t *testing.T) {
 	server, applying, waiting, failed, held := member("s", "ecw"), fresh("a", "w"), fresh("b", "w"), fresh("c", "w"), member("aa", "w")
@@ -152,7 +211,7 @@ func TestClusterWait(t *testing.T) {
 		ReasonPlanPaused:               {server, applying, waiting, held, paused},
 		ReasonWaitingForOperation:      {server, held},
 	} {
-		in := Inputs{Machines: machines, Bootstrapped: true, WorkerConcurrency: "0", Operation: "CertificateRotation r"}
+		in := Inputs{Machines: machines, Bootstrapped: true, WorkerConcurrency: "0", Hold: waitFor("CertificateRotation r")}
 		got := Decide(in).Wait
 		if got.Reason != want || !strings.HasPrefix(got.Message, "Configuring worker node") {
 			t.Errorf("want %s, got %+v", want, got)

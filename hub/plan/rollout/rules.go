@@ -79,7 +79,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 //	taskRegardless       with a task of an operation that waits for nothing deliver, uncordon
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
-//	operationInProgress  with a restart that is not the operation's         wait for the operation, uncordon
+//	changeHeld           with a restart while restarts are held back        wait, mostly for an operation; uncordon
 //	earlierTierFirst     whose earlier tiers have to change first           wait
 //	lacksJoinURL         that has nothing to join yet                       wait
 //	firstPlan            that gets its first plan                           deliver; etcd members one at a time
@@ -96,7 +96,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 // A machine that no rule decides for is done. The rules after changeIsDisruptive see machines without a change only.
 var rules = []rule{
 	isDeleting, lacksPlanSecret, lacksInfrastructure, planInvalid,
-	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, operationInProgress, earlierTierFirst, lacksJoinURL,
+	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, changeHeld, earlierTierFirst, lacksJoinURL,
 	firstPlan, agentMissing, etcdBusy, groupLimitReached, quorumNeedsMachine, needsDrain, changeIsDisruptive,
 	verifyApplied, needsUncordon, kubeletOutdated,
 }
@@ -171,16 +171,16 @@ func taskRegardless(_ *view, m *Machine) (Decision, bool) {
 	return d, decided
 }
 
-// operationInProgress lets a machine join that has no plan yet: no operation knows it. One that was drained for its change is uncordoned:
+// changeHeld lets a machine join that has no plan yet: no operation knows it. One that was drained for its change is uncordoned:
 // the machines of the operation would wait for it, while it waits for the operation.
-func operationInProgress(v *view, m *Machine) (Decision, bool) {
+func changeHeld(v *view, m *Machine) (Decision, bool) {
 	if !v.held(m) {
 		return undecided()
 	}
 	if d, draining := needsUncordon(v, m); draining {
 		return d, true
 	}
-	return wait(ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
+	return wait(v.Hold.Reason, "%s", v.Hold.Message)
 }
 
 func clusterBlocked(v *view, m *Machine) (Decision, bool) {

@@ -108,8 +108,8 @@ func newView(in Inputs) *view {
 	return v
 }
 
-// held reports whether a machine has a change that waits for an operation.
-func (v *view) held(m *Machine) bool { return v.Operation != "" && !m.Task && m.Change.Disruptive() }
+// held reports whether a machine has a change that is held back, for an operation mostly.
+func (v *view) held(m *Machine) bool { return v.Hold != (Wait{}) && !m.Task && m.Change.Disruptive() }
 
 func (v *view) setEtcdActivity(name string, activity etcdActivity) {
 	v.etcdBusy.add(name)
