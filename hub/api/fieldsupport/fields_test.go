@@ -72,6 +72,8 @@ func TestEveryField(t *testing.T) {
 				t.Errorf("%s: spec.%s: the line does not say why", kind, f.pattern)
 			case e.support == actedOn && !read[f.owner.PkgPath()+"."+f.owner.Name()+"."+f.name]:
 				t.Errorf("%s: spec.%s is said to be acted on, and no code reads %s.%s", kind, f.pattern, f.owner, f.name)
+			case e.support == warned && !structure && read[f.owner.PkgPath()+"."+f.owner.Name()+"."+f.name]:
+				t.Errorf("%s: spec.%s is said to have no effect, and code reads %s.%s", kind, f.pattern, f.owner, f.name)
 			}
 			return false
 		})

@@ -34,13 +34,12 @@ var operations = acted(`etcdSnapshotCreate.generation rotateCertificates.generat
 
 // controlPlane are the fields of an RKEControlPlane.
 var controlPlane = all(
-	acted("kubernetesVersion version clusterName managementClusterName agentEnvVars[].name agentEnvVars[].value"),
+	acted("kubernetesVersion version clusterName managementClusterName unmanagedConfig agentEnvVars[].name agentEnvVars[].value"),
 	under("clusterAgentDeploymentCustomization", agentCustomization),
 	under("localClusterAuthEndpoint", authEndpoint),
 	under("controlPlaneEndpoint", endpoint),
 	configuration, operations,
 	lines{
-		"unmanagedConfig": {warned, "this hub always writes the configuration of machines"},
 		"replicas":        {warned, noMachines},
 		"machineTemplate": {warned, noMachines},
 		"rollout":         {warned, noMachines},

@@ -33,13 +33,8 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 	for i, files := range cluster.Spec.RKEConfig.MachineSelectorFiles {
 		for j, source := range files.FileSources {
 			field := fmt.Sprintf("spec.rkeConfig.machineSelectorFiles[%d].fileSources[%d]", i, j)
-			if named(source.Secret) {
-				problems = append(problems, validateSource(cluster.Name, field+".secret.name", fileSource{"Secret", source.Secret.Name}, sources)...)
-			}
-			if named(source.ConfigMap) {
-				configMap := fileSource{"ConfigMap", source.ConfigMap.Name}
-				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", configMap, sources)...)
-			}
+			problems = append(problems, validateSource(cluster.Name, field+".secret.name", "Secret", source.Secret, sources)...)
+			problems = append(problems, validateSource(cluster.Name, field+".configMap.name", "ConfigMap", source.ConfigMap, sources)...)
 		}
 	}
 	return problems
@@ -47,19 +42,25 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 
 func named(source *rkev1.K8sObjectFileSource) bool { return source != nil && source.Name != "" }
 
-// validateSource checks that an object exists and is authorized for this cluster: otherwise a user who may write a Cluster could read every
-// Secret of the namespace on a machine.
-func validateSource(cluster, field string, source fileSource, sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
-	meta, ok := sources[source]
+// validateSource checks that an object exists, unless it is optional, and is authorized for this cluster: otherwise a user who may write a
+// Cluster could read every Secret of the namespace on a machine.
+func validateSource(cluster, field, kind string, source *rkev1.K8sObjectFileSource, sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
+	if !named(source) {
+		return nil
+	}
+	meta, ok := sources[fileSource{kind, source.Name}]
+	if !ok && source.Optional {
+		return nil
+	}
 	if !ok {
-		return []*cause.Cause{cause.New("FileSourceNotFound", "%s: %s %q does not exist in the namespace of the Cluster", field, source.kind,
-			source.name)}
+		return []*cause.Cause{cause.New("FileSourceNotFound", "%s: %s %q does not exist in the namespace of the Cluster", field, kind,
+			source.Name)}
 	}
 	if slices.Contains(rkev1.SplitList(meta.Annotations[rkev1.AuthorizedObjectAnnotation]), cluster) {
 		return nil
 	}
 	return []*cause.Cause{cause.New("FileSourceNotAuthorized", "%s: %s %q is not authorized for this cluster; add %q to its annotation %s",
-		field, source.kind, source.name, cluster, rkev1.AuthorizedObjectAnnotation)}
+		field, kind, source.Name, cluster, rkev1.AuthorizedObjectAnnotation)}
 }
 
 func capitalise(s string) string {

@@ -11,6 +11,11 @@ import (
 )
 
 func TestValidate(t *testing.T) {
+	optional := func(c *provisioningv1.Cluster) {
+		c.Spec.RKEConfig.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
+			{Secret: &rkev1.K8sObjectFileSource{Name: "s", Optional: true}},
+		}}}
+	}
 	withFile := func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
 			{Secret: &rkev1.K8sObjectFileSource{Name: "s"}, ConfigMap: &rkev1.K8sObjectFileSource{}},
@@ -39,6 +44,9 @@ func TestValidate(t *testing.T) {
 		{name: "file source of others", change: withFile, sources: authorized("two,three"), reason: "FileSourceNotAuthorized",
 			field: rkev1.AuthorizedObjectAnnotation},
 		{name: "name is a part only", change: withFile, sources: authorized("one-more"), reason: "FileSourceNotAuthorized", field: "secret.name"},
+		{name: "optional file source missing", change: optional},
+		{name: "optional file source of others", change: optional, sources: authorized("two"), reason: "FileSourceNotAuthorized",
+			field: "secret.name"},
 		{name: "file source authorized", change: withFile, sources: authorized("two, one")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -48,6 +48,10 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 		return nil, &bootstrapdata.InvalidError{Field: "metadata.labels[" + rkev1.OSLabel + "]",
 			Detail: "bootstrap data support Linux only; register a Windows machine as a custom machine, or set machineOS of the pool to linux"}
 	}
+	if s.machine.Spec.InfrastructureRef.APIGroup == crds.NodeDriverGroup && !s.bootstrap.Spec.Userdata.DefaultScript() {
+		return nil, &bootstrapdata.InvalidError{Field: "spec.userdata", Detail: "machines of node drivers take user data in their machine " +
+			"configuration, in the field that the driver has for it; leave it empty, or remove userdata of the pool"}
+	}
 	data, err := r.pack(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,8 @@ func TestDataSecret(t *testing.T) {
 		{name: "machine of another provider", group: lab, begins: "#cloud-config\n", format: "cloud-config"},
 		{name: "as a script", group: lab, userdata: rkev1.Userdata{Format: rkev1.ScriptFormat}, begins: "#!/bin/sh\n", format: "cloud-config"},
 		{name: "as Ignition", group: lab, userdata: rkev1.Userdata{Format: rkev1.IgnitionFormat}, begins: "{", format: "ignition"},
+		{name: "user data of a node driver", group: "rke-machine.cattle.io", userdata: rkev1.Userdata{Format: rkev1.CloudConfigFormat},
+			invalid: "spec.userdata: machines of node drivers take user data in their machine configuration"},
 		{name: "broken user data", group: lab, userdata: rkev1.Userdata{InlineUserdata: "- a"},
 			invalid: "spec.userdata.inlineUserdata: it is not a cloud-config"},
 	}

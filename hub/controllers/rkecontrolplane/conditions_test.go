@@ -294,19 +294,19 @@ func TestKnownReplicas(t *testing.T) {
 func TestFieldsWithoutEffect(t *testing.T) {
 	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, outcome: &rollout.Outcome{}, machines: []*machine{}}
 	s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
-	s.controlPlane.Spec.UnmanagedConfig = true
+	s.controlPlane.Spec.Replicas = new(int32(3))
 	s.controlPlane.Spec.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}
 	setStatus(s, nil)
 	accepted := conditions.Get(s.controlPlane, ConfigurationAcceptedCondition)
 	if accepted.Status != metav1.ConditionTrue || accepted.Reason != "AcceptedWithWarnings" ||
-		!strings.HasPrefix(accepted.Message, "spec.unmanagedConfig has no effect: ") {
+		!strings.HasPrefix(accepted.Message, "spec.replicas has no effect: ") {
 		t.Errorf("ConfigurationAccepted is %+v", accepted)
 	}
 	applied := s.controlPlane.Status.AppliedSpec
-	if applied == nil || applied.KubernetesVersion == "" || applied.UnmanagedConfig || applied.RotateEncryptionKeys == nil {
+	if applied == nil || applied.KubernetesVersion == "" || applied.Replicas != nil || applied.RotateEncryptionKeys == nil {
 		t.Errorf("the applied spec is %+v", applied)
 	}
-	if !s.controlPlane.Spec.UnmanagedConfig {
+	if s.controlPlane.Spec.Replicas == nil {
 		t.Error("the spec itself was changed")
 	}
 }

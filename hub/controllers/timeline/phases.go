@@ -118,6 +118,8 @@ func (s *scope) clusterPhase() timelines.Phase {
 		return running(get(clusterv1.DeletingCondition), phaseDeleting)
 	case s.capi != nil && ptr.Deref(s.capi.Spec.Paused, false), conditions.IsTrue(cluster, clusterv1.PausedCondition):
 		return running(get(clusterv1.PausedCondition), phasePaused)
+	case s.refused():
+		return ignoreBenign(failedOrRunning(get(provisioningv1.RKEClusterCondition)))
 	case s.provisioning != nil && conditions.IsTrue(cluster, provisioningv1.ReadyCondition):
 		return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 	case s.provisioning != nil:
@@ -128,4 +130,10 @@ func (s *scope) clusterPhase() timelines.Phase {
 		return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 	}
 	return failedOrRunning(conditions.Get(s.controlPlane, rkev1.ReadyCondition))
+}
+
+// refused reports whether something in the spec of the Cluster is not acted on: its machines may all be ready, with what was asked for
+// before. What has no effect on an imported cluster changes nothing of it.
+func (s *scope) refused() bool {
+	return s.provisioning != nil && s.provisioning.Spec.RKEConfig != nil && conditions.IsFalse(s.provisioning, provisioningv1.RKEClusterCondition)
 }

@@ -46,7 +46,7 @@ type ClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// ClusterAPIConfig refers to a Cluster API cluster that somebody else made.
+	// ClusterAPIConfig has no effect: the hub manages Cluster API clusters that it has made itself.
 	// +optional
 	// +nullable
 	ClusterAPIConfig *ClusterAPIConfig `json:"clusterAPIConfig,omitempty"`
@@ -65,11 +65,11 @@ type ClusterSpec struct {
 	// +optional
 	// +nullable
 	ClusterAgentDeploymentCustomization *rkev1.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
-	// FleetAgentDeploymentCustomization changes how the Fleet agent is deployed.
+	// FleetAgentDeploymentCustomization has no effect: the hub deploys no Fleet agent.
 	// +optional
 	// +nullable
 	FleetAgentDeploymentCustomization *rkev1.AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
-	// WebhookDeploymentCustomization changes how the webhook is deployed.
+	// WebhookDeploymentCustomization has no effect: the hub deploys no webhook in clusters.
 	// +optional
 	// +nullable
 	WebhookDeploymentCustomization *WebhookDeploymentCustomization `json:"webhookDeploymentCustomization,omitempty"`
@@ -81,7 +81,7 @@ type ClusterSpec struct {
 	// +optional
 	// +nullable
 	DefaultClusterRoleForProjectMembers string `json:"defaultClusterRoleForProjectMembers,omitempty"`
-	// EnableNetworkPolicy isolates projects from each other.
+	// EnableNetworkPolicy has no effect: the hub has no projects.
 	// +optional
 	// +nullable
 	EnableNetworkPolicy *bool `json:"enableNetworkPolicy,omitempty"`

@@ -43,7 +43,7 @@ type RKEMachinePool struct {
 	// WorkerRole machines run Pods.
 	// +optional
 	WorkerRole bool `json:"workerRole,omitempty"`
-	// Quantity is how many machines there shall be; unset means 1.
+	// Quantity is how many machines there shall be; unset means 1, or autoscalingMinSize if that is more.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +nullable
@@ -69,7 +69,8 @@ type RKEMachinePool struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +nullable
 	CloudCredentialSecretName string `json:"cloudCredentialSecretName,omitempty"`
-	// Userdata is merged into the bootstrap data of machines of Cluster API providers.
+	// Userdata is merged into the bootstrap data of machines of Cluster API providers. Those of node drivers take it in their machine
+	// configuration.
 	// +optional
 	// +nullable
 	Userdata *rkev1.Userdata `json:"userdata,omitempty"`
@@ -112,7 +113,7 @@ type RKEMachinePool struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";linux;windows
 	MachineOS string `json:"machineOS,omitempty"`
-	// DynamicSchemaSpec is the JSON of the driver's schema at the time of the last change; the hub fills it in.
+	// DynamicSchemaSpec has no effect: the hub reads the fields of a node driver from the driver.
 	// +optional
 	// +nullable
 	DynamicSchemaSpec string `json:"dynamicSchemaSpec,omitempty"`

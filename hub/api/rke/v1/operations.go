@@ -35,7 +35,7 @@ type RotateCertificates struct {
 
 // CertificateService is a service whose certificates can be rotated on its own.
 //
-// +kubebuilder:validation:Enum=admin;api-server;controller-manager;scheduler;rke2-controller;k3s-controller;rke2-server;k3s-server;cloud-controller;etcd;auth-proxy;kubelet;kube-proxy
+// +kubebuilder:validation:Enum=admin;api-server;controller-manager;scheduler;rke2-controller;k3s-controller;rke2-server;k3s-server;cloud-controller;etcd;auth-proxy;kubelet;kube-proxy;supervisor
 type CertificateService string
 
 // RotateEncryptionKeys makes a new key for Secrets at rest when its generation changes.

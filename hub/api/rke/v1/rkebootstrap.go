@@ -48,6 +48,11 @@ type Userdata struct {
 	Format BootstrapFormat `json:"format,omitempty"`
 }
 
+// DefaultScript reports whether the bootstrap data of a machine that takes a plain script are that and nothing else.
+func (u Userdata) DefaultScript() bool {
+	return u.InlineUserdata == "" && (u.Format == "" || u.Format == ScriptFormat)
+}
+
 // BootstrapFormat is the form of bootstrap data.
 //
 // +kubebuilder:validation:Enum="";cloud-config;script;ignition

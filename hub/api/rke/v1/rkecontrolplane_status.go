@@ -90,9 +90,9 @@ type RKEControlPlaneStatus struct {
 	Initialized bool `json:"initialized,omitempty"`
 }
 
-// RKEControlPlaneInitializationStatus is what Cluster API waits for; it goes back to false only for a restore.
+// RKEControlPlaneInitializationStatus is what Cluster API waits for.
 type RKEControlPlaneInitializationStatus struct {
-	// ControlPlaneInitialized is true once the cluster's API was reached.
+	// ControlPlaneInitialized is true once the cluster's API was reached, and stays so.
 	// +optional
 	ControlPlaneInitialized *bool `json:"controlPlaneInitialized,omitempty"`
 }

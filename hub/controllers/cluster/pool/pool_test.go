@@ -309,6 +309,19 @@ func TestValidate(t *testing.T) {
 			"register themselves"}},
 		{name: "no template", change: func(p *provisioningv1.RKEMachinePool) { p.MachineConfigRef.Kind = "TestMachine" },
 			want: []string{`spec.rkeConfig.machinePools[workers].machineConfigRef.kind is "TestMachine": name the kind of a machine template, such as TestMachineTemplate`}},
+		{name: "user data of a node driver", change: func(p *provisioningv1.RKEMachinePool) {
+			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke-machine-config.cattle.io/v1", "LinodeConfig"
+			p.Userdata = &rkev1.Userdata{InlineUserdata: "#cloud-config\n"}
+		}, want: []string{"spec.rkeConfig.machinePools[workers].userdata is for machines of Cluster API providers: write the user data into the " +
+			"field of the LinodeConfig"}},
+		{name: "format of a node driver", change: func(p *provisioningv1.RKEMachinePool) {
+			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke-machine-config.cattle.io/v1", "LinodeConfig"
+			p.Userdata = &rkev1.Userdata{Format: rkev1.CloudConfigFormat}
+		}, want: []string{"spec.rkeConfig.machinePools[workers].userdata"}},
+		{name: "script of a node driver", change: func(p *provisioningv1.RKEMachinePool) {
+			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke-machine-config.cattle.io/v1", "LinodeConfig"
+			p.Userdata = &rkev1.Userdata{Format: rkev1.ScriptFormat}
+		}},
 		{name: "label of the hub", change: func(p *provisioningv1.RKEMachinePool) {
 			p.Labels = map[string]string{"rke.cattle.io/etcd-role": "true"}
 		},

@@ -53,7 +53,7 @@ func validateRef(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 			return []string{fmt.Sprintf("%s is %q: name the kind of the machine configuration of a node driver, such as DigitaloceanConfig, or set "+
 				"apiVersion to that of another provider", Field(p.Name, "machineConfigRef.kind"), kind.Kind)}
 		}
-		return nil
+		return validateDriverUserdata(p)
 	}
 	if kind.Group == rkev1.GroupVersion.Group {
 		return []string{fmt.Sprintf("%s names the kind %s, whose machines register themselves; remove the pool and run the command of the "+
@@ -65,6 +65,15 @@ func validateRef(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 			Field(p.Name, "machineConfigRef.kind"), kind.Kind, kind.Kind)}
 	}
 	return nil
+}
+
+// validateDriverUserdata refuses what nothing would give to the machines of a node driver: they take user data in their configuration.
+func validateDriverUserdata(p *provisioningv1.RKEMachinePool) []string {
+	if p.Userdata == nil || p.Userdata.DefaultScript() {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s is for machines of Cluster API providers: write the user data into the field of the %s that the driver has "+
+		"for it, such as userdata, customData or cloudConfig, and remove it here", Field(p.Name, "userdata"), p.MachineConfigKind().Kind)}
 }
 
 func validateTaint(path string, taint corev1.Taint) []string {
