@@ -73,7 +73,7 @@ func (s *Server) routes() []route {
 		{"GET /api", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
 		{"GET /apis", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
 		{"GET /api/v1", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
-		{"GET " + secrets, s.machines, 0, 0, s.asMachine(s.plans.List)},
+		{"GET " + secrets, s.machines, 0, 0, s.asWatchingMachine(s.plans.List)},
 		{"GET " + secrets + "/{name}", s.machines, 0, 0, s.asMachine(s.plans.Get)},
 		{"PUT " + secrets + "/{name}", s.machines, plandelivery.MaxUpdateBytes, 0, s.asMachine(s.plans.Update)},
 	}
@@ -169,18 +169,20 @@ func (s *Server) newHandler() http.Handler {
 		mux.HandleFunc(rt.pattern, s.serve(rt))
 	}
 	outer := http.NewServeMux()
-	outer.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		response.SetTimeout(w, answerTimeout)
-		mux.ServeHTTP(w, r)
-	})
+	outer.Handle("/", mux)
 	for pattern, handler := range s.opts.Mounts {
 		outer.Handle(pattern, s.drain.count(handler))
 	}
+	// The deadline is also for what a ServeMux answers on its own, such as redirects.
+	limited := connlimit.LimitRequests(s.drain.closeConnections(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		response.SetTimeout(w, answerTimeout)
+		outer.ServeHTTP(w, r)
+	})))
 	if s.opts.Peers == nil {
-		return connlimit.Handler(s.drain.closeConnections(outer))
+		return connlimit.Handler(limited)
 	}
 	outer.Handle("GET "+replicas.SessionsPath, s.opts.Peers)
-	return connlimit.Handler(s.opts.Peers.Handler(trustPeers(s.drain.closeConnections(outer))))
+	return connlimit.Handler(s.opts.Peers.Handler(trustPeers(limited)))
 }
 
 // trustPeers exempts the other replicas from the limits for unauthenticated clients.
@@ -260,17 +262,4 @@ func (s *Server) tunnel(r *http.Request, token string) (respond, error) {
 		s.sessions.Serve(w, r, caller)
 		return nil
 	}, err
-}
-
-// asMachine is a handler for machines that have registered. Their errors are logged, since their operator sees them nowhere else.
-func (s *Server) asMachine(serve func(http.ResponseWriter, *http.Request, *plandelivery.Machine) error) handler {
-	return func(r *http.Request, token string) (respond, error) {
-		m, err := s.authenticator.Authenticate(r.Context(), token)
-		return func(w http.ResponseWriter, r *http.Request) error {
-			if err := serve(w, r, m); err != nil {
-				s.writeStatus(w, r, err, m)
-			}
-			return nil
-		}, err
-	}
 }

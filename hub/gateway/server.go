@@ -41,6 +41,9 @@ const (
 	maxHeaderBytes = 48 << 10
 	// headerTimeout is how long a TLS handshake may take, and then the headers of a request.
 	headerTimeout = 15 * time.Second
+	// stalledTimeout is how long a connection of HTTP/2 may take nothing of what is written to it. Write deadlines are those of a stream: they
+	// end none on a connection that is not read at all.
+	stalledTimeout = 2 * time.Minute
 	// shutdownGrace is how long running requests may take when the hub stops.
 	shutdownGrace = 10 * time.Second
 )
@@ -100,6 +103,8 @@ type Server struct {
 
 	// The classes of callers in the table of routes.
 	anybody, registrants, importers, agents, credentials, machines *callers
+	// machineLimits are for machines that have registered.
+	machineLimits machineLimits
 	// refusals limits by machine what is logged of its refused requests.
 	refusals *ratelimit.Limiter
 }
@@ -118,7 +123,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the gateway's client: %w", err)
 	}
-	s := &Server{opts: opts, log: opts.Logger, files: opts.Files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5)}
+	s := &Server{opts: opts, log: opts.Logger, files: opts.Files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5),
+		machineLimits: newMachineLimits()}
 	s.secrets = secretcache.New(clientset, s.log)
 	verifier := accounttokens.New(func(ctx context.Context) ([]byte, error) {
 		return clientset.Discovery().RESTClient().Get().AbsPath(accounttokens.KeysPath).DoRaw(ctx)
@@ -202,6 +208,7 @@ func (s *Server) httpServer() *http.Server {
 		ConnContext:       connlimit.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       3 * time.Minute,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: stalledTimeout},
 		ErrorLog:          log.New(errorLog{s.log}, "", 0),
 	}
 }

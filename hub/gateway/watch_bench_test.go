@@ -21,6 +21,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -160,11 +161,6 @@ func inUse() uint64 {
 // serveWatchers serves n plans to machines whose token is the name of their plan.
 func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	b.Helper()
-	pair, err := pki.Issue(pki.Request{CommonName: "hub", Usage: x509.ExtKeyUsageServerAuth, DNSNames: []string{"localhost"},
-		Lifetime: time.Hour}, nil, time.Now())
-	if err != nil {
-		b.Fatal(err)
-	}
 	s = newTestServer(b, "")
 	all := make([]any, n)
 	for i := range all {
@@ -173,15 +169,27 @@ func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	if err := s.secrets.Plans.Replace(all, "1"); err != nil {
 		b.Fatal(err)
 	}
+	return s, serve(b, s, s.httpServer())
+}
+
+// serve serves with TLS, and limits connections as Start does.
+func serve(b testing.TB, s *Server, server *http.Server) (address string) {
+	b.Helper()
+	pair, err := pki.Issue(pki.Request{CommonName: "hub", Usage: x509.ExtKeyUsageServerAuth, DNSNames: []string{"localhost"},
+		Lifetime: time.Hour}, nil, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := s.httpServer()
 	server.TLSConfig.GetCertificate = nil
 	server.TLSConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}}
 	server.ErrorLog.SetOutput(io.Discard)
-	go func() { _ = server.Serve(tls.NewListener(listener, server.TLSConfig)) }()
+	go func() {
+		_ = server.Serve(tls.NewListener(connlimit.Listen(listener, connlimit.Defaults), server.TLSConfig))
+	}()
 	b.Cleanup(func() { s.drain.stop(); _ = server.Close() })
-	return s, listener.Addr().String()
+	return listener.Addr().String()
 }

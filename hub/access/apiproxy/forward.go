@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
+	"github.com/drover-dev/drover/hub/util/response"
 )
 
 // readTimeout is how long a client may take to read the answer to an ordinary request.
@@ -88,8 +89,9 @@ func (h *Handler) answered(answer *http.Response) error {
 	return nil
 }
 
-// failed answers a request that has got no answer from its cluster.
+// failed answers a request that has got no answer from its cluster; a client of a watch, too, must read that in time.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
+	response.SetTimeout(w, refusalTimeout)
 	c := callOf(r)
 	if cause := context.Cause(r.Context()); errors.Is(cause, errStopping) {
 		writeError(w, r, unavailable("%v", errStopping))

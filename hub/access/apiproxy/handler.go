@@ -15,7 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy/target"
+	"github.com/drover-dev/drover/hub/util/response"
 )
+
+// refusalTimeout is how long a client may take to read an answer of the hub. What a cluster answers has its own bound (forwarder).
+const refusalTimeout = time.Minute
 
 // Prefixes are the paths under which a Handler has to be mounted.
 var Prefixes = target.Prefixes
@@ -72,6 +76,7 @@ func New(opts Options) (*Handler, error) {
 
 // ServeHTTP passes a request on to the cluster that its path names.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	response.SetTimeout(w, refusalTimeout)
 	to, err := target.Of(r.URL)
 	if err != nil {
 		writeError(w, r, notFound("%v", err))

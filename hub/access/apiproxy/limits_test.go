@@ -2,8 +2,10 @@ package apiproxy
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLimits checks that a user with too many concurrent requests to a cluster waits, and that other users do not.
@@ -63,5 +65,47 @@ func TestUpgradeLimit(t *testing.T) {
 	_ = response.Body.Close()
 	if response.StatusCode != 429 {
 		t.Errorf("it is answered with %s", response.Status)
+	}
+}
+
+// deadlineRecorder records until when the client must have read what is written.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
+	r.deadline = deadline
+	return nil
+}
+
+// TestTimeToRead: every answer must be read within some time, but for those without an end.
+func TestTimeToRead(t *testing.T) {
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	w.allow("jane get clusters/asleep")
+	for name, test := range map[string]struct {
+		path, token string
+		code        int
+		want        time.Duration
+	}{
+		"no cluster":               {path: "", code: 404, want: refusalTimeout},
+		"no credential":            {path: connectedCluster + "/api", code: 401, want: refusalTimeout},
+		"too many unknown tokens":  {path: connectedCluster + "/api", token: "flood", code: 429, want: refusalTimeout},
+		"no rights":                {path: connectedCluster + "/api", token: "is-bob", code: 403, want: refusalTimeout},
+		"watch, disconnected":      {path: disconnectedCluster + "/api/v1/pods?watch=true", token: "is-jane", code: 503, want: refusalTimeout},
+		"ordinary, of the cluster": {path: connectedCluster + "/api", token: "is-jane", code: 200, want: readTimeout},
+		"watch, of the cluster":    {path: connectedCluster + "/api/v1/pods?watch=true", token: "is-jane", code: 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/k8s/clusters/"+test.path, nil)
+		r.Header.Set("Authorization", "Bearer "+test.token)
+		begin, answer := time.Now(), &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		w.handler.ServeHTTP(answer, r)
+		var limit time.Duration
+		if !answer.deadline.IsZero() {
+			limit = answer.deadline.Sub(begin).Round(time.Minute)
+		}
+		if answer.Code != test.code || limit != test.want {
+			t.Errorf("%s: %d %s, to be read within %s, want %s", name, answer.Code, answer.Body, limit, test.want)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/hub/util/response"
 )
 
 // publisher keeps, for every replica that follows this one, the changes that it has not received yet.
@@ -106,6 +108,7 @@ func (s *subscriber) next(local Local) []message {
 // ServeHTTP streams the sessions of this replica to another replica until either stops. Other clients get 403.
 func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !FromPeer(r) {
+		response.SetTimeout(w, heartbeatTimeout)
 		http.Error(w, "only replicas of this hub may follow its sessions", http.StatusForbidden)
 		return
 	}

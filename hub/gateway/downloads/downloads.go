@@ -37,6 +37,7 @@ type Files struct {
 	installScript []byte
 	// files maps a served name to the file in dir.
 	files map[string]string
+	limit *limiter
 
 	mu        sync.Mutex
 	checksums map[string]checksum
@@ -59,7 +60,8 @@ func New(dir string, hub settings.Settings) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the install script: %w", err)
 	}
-	f := &Files{dir: dir, installScript: script, files: map[string]string{}, checksums: map[string]checksum{}}
+	f := &Files{dir: dir, installScript: script, files: map[string]string{}, checksums: map[string]checksum{},
+		limit: newLimiter(maxPerAddress, maxDownloads)}
 	for _, arch := range architectures {
 		f.files["system-agent-"+arch] = "system-agent-" + arch
 		f.files["rancher-system-agent-"+arch] = "system-agent-" + arch
@@ -75,8 +77,12 @@ func (f *Files) ServeInstallScript(w http.ResponseWriter, _ *http.Request) error
 
 // ServeAsset serves GET /assets/{name} to anybody: system-agent-<arch>, also as rancher-system-agent-<arch>, and
 // system-agent-uninstall.sh; with the suffix .sha256 the line "<sha256>  <name>". Ranges and conditional requests are supported. Other
-// names are 404.
+// names are 404; 429 with Retry-After if there are too many downloads.
 func (f *Files) ServeAsset(w http.ResponseWriter, r *http.Request) error {
+	return f.limit.serve(w, r, f.serveAsset)
+}
+
+func (f *Files) serveAsset(w http.ResponseWriter, r *http.Request) error {
 	name, wantChecksum := strings.CutSuffix(r.PathValue("name"), checksumSuffix)
 	var content io.ReadSeeker
 	var modified time.Time

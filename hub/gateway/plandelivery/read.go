@@ -102,7 +102,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, m *Machine) error
 		return err
 	}
 	h.recordSeen(r.Context(), m)
-	if watch, _ := strconv.ParseBool(query.Get("watch")); watch {
+	if IsWatch(query) {
 		return h.watchPlan(w, r, m, query)
 	}
 	secret, version, err := h.readPlan(r.Context(), m)
@@ -119,6 +119,12 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, m *Machine) error
 	}
 	response.WriteJSON(w, http.StatusOK, list)
 	return nil
+}
+
+// IsWatch reports whether List answers a request with the query of its URL by a stream of events.
+func IsWatch(query url.Values) bool {
+	watch, _ := strconv.ParseBool(query.Get("watch"))
+	return watch
 }
 
 // readPlan returns the machine's Secret from the cache, and the version up to which everything about it was seen. Where the cache has

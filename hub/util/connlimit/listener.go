@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 )
@@ -80,22 +81,49 @@ func (l *Listener) drop(c *conn) {
 	neighbours.remove(c.neighbours)
 	l.all.remove(c.all)
 	c.neighbours, c.all = nil, nil
+	c.dropped.Store(true)
 	if neighbours.count() == 0 {
 		delete(l.addresses, c.address)
 	}
 }
 
-// answering records whether the request of an untrusted connection has arrived and is being answered. Idle ones are closed before it.
-func (l *Listener) answering(c *conn, answering bool) {
+// answering counts the requests of an untrusted connection that have arrived and are being answered: change is 1 or -1. Idle connections
+// are closed before those that have some.
+func (l *Listener) answering(c *conn, change int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.all == nil {
 		return
 	}
-	neighbours := l.addresses[c.address]
-	neighbours.remove(c.neighbours)
-	l.all.remove(c.all)
-	c.neighbours, c.all = neighbours.place(c, answering), l.all.place(c, answering)
+	before := c.answered > 0
+	c.answered += change
+	if now := c.answered > 0; now != before {
+		neighbours := l.addresses[c.address]
+		neighbours.remove(c.neighbours)
+		l.all.remove(c.all)
+		c.neighbours, c.all = neighbours.place(c, now), l.all.place(c, now)
+	}
+}
+
+// begin counts a request of a connection, unless that is untrusted and has maxRequests in progress.
+func (l *Listener) begin(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.all == nil {
+		return true
+	}
+	if c.requests >= maxRequests {
+		return false
+	}
+	c.requests++
+	return true
+}
+
+// end is for each request that was counted.
+func (l *Listener) end(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.requests--
 }
 
 // conn is an accepted connection.
@@ -105,6 +133,11 @@ type conn struct {
 	address  string
 	// neighbours and all are its places among untrusted connections; nil when it is trusted.
 	neighbours, all *place
+	// answered and requests are how many of its requests have arrived and are being answered, and how many are in progress in all. They count
+	// while it is untrusted, and are guarded by the Listener's lock.
+	answered, requests int
+	// dropped is set when it is no longer an untrusted connection: the requests of trusted ones, which are nearly all, take no lock.
+	dropped atomic.Bool
 }
 
 // Close implements net.Conn.

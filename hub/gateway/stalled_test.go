@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/hub/util/response"
+)
+
+// TestDownloadsOfOneConnection has an unauthenticated client that begins downloads over one connection and does not read them.
+func TestDownloadsOfOneConnection(t *testing.T) {
+	dir := t.TempDir()
+	agent := filepath.Join(dir, "system-agent-amd64")
+	must(t, os.WriteFile(agent, nil, 0o600))
+	must(t, os.Truncate(agent, 4<<20)) // more than is sent to a client that does not read
+	s := newTestServer(t, dir)
+	address := serve(t, s, s.httpServer())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}}
+	defer transport.CloseIdleConnections()
+	codes := map[int]int{}
+	for range 40 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/assets/system-agent-amd64", nil)
+		must(t, err)
+		response, err := transport.RoundTrip(r)
+		must(t, err)
+		defer func() { _ = response.Body.Close() }()
+		codes[response.StatusCode]++
+	}
+	if codes[http.StatusOK] == 0 || codes[http.StatusOK] > 20 || codes[http.StatusTooManyRequests] != 40-codes[http.StatusOK] {
+		t.Errorf("answers by code: %v, want at most 20 downloads", codes)
+	}
+}
+
+// pausedConn is a connection that is not read while it is paused.
+type pausedConn struct {
+	net.Conn
+	paused  *atomic.Bool
+	resumed <-chan struct{}
+}
+
+func (c pausedConn) Read(p []byte) (int, error) {
+	if c.paused.Load() {
+		<-c.resumed
+	}
+	return c.Conn.Read(p)
+}
+
+// TestConnectionThatIsNotRead: a client that does not read its connection of HTTP/2 holds no request without end, which a deadline of the
+// request would not prevent.
+func TestConnectionThatIsNotRead(t *testing.T) {
+	s := newTestServer(t, "")
+	ended := make(chan error, 1)
+	s.opts.Mounts = map[string]http.Handler{"/large": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		response.SetTimeout(w, time.Second)
+		for piece := make([]byte, 16<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})}
+	s.handler = s.newHandler()
+	server := s.httpServer()
+	server.HTTP2.WriteByteTimeout /= 1000
+	address := serve(t, s, server)
+	var paused atomic.Bool
+	resumed := make(chan struct{})
+	defer close(resumed)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 30, MaxReceiveBufferPerStream: 1 << 30}}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return pausedConn{conn, &paused, resumed}, err
+	}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/large", nil)
+	must(t, err)
+	answer, err := transport.RoundTrip(r)
+	must(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	paused.Store(true)
+	receive(t, ended)
+}
+
+// deadlineRecorder records the write deadline.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
+	r.deadline = deadline
+	return nil
+}
+
+// TestEveryAnswerHasADeadline checks what no handler of the table of routes answers, too.
+func TestEveryAnswerHasADeadline(t *testing.T) {
+	s := newTestServer(t, "")
+	for path, code := range map[string]int{"/cacerts": 200, "//cacerts": 301, "/nothing": 404, "/version": 401} {
+		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://hub"+path, nil))
+		if w.Code/100 != code/100 || w.deadline.IsZero() {
+			t.Errorf("%s: %d, deadline %v", path, w.Code, w.deadline)
+		}
+	}
+}
