@@ -63,6 +63,8 @@ func TestComplete(t *testing.T) {
 		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage: must not be negative, got -1"},
 		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"},
 			err: "--encryption-key-dir is for the embedded API server"},
+		{name: "port of an API server that is not embedded", args: []string{"--kubeconfig=x", "--server-url=https://h", "--api-port=6443"},
+			err: "--api-port is for the embedded API server"},
 		{name: "no part of a hub runs alone", args: []string{"--providers=bootstrap"},
 			err: "--providers without control-plane needs --kubeconfig"},
 		{name: "only a part that machines need has a URL", args: []string{"--providers=infrastructure"}, inCluster: true,
@@ -186,6 +188,10 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 		{
 			[]string{"node-command", "a/b", "--etcd", "--data-dir=/nowhere"},
 			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
+		},
+		{
+			[]string{"node-command", "a/b", "--etcd", "--data-dir=/dev/null"},
+			"hub: reading the hub's kubeconfig: open /dev/null/admin.kubeconfig: not a directory\n",
 		},
 		{[]string{"plan", "diff"}, "hub: plan diff needs either <namespace>/<cluster> or -f with a manifest\n"},
 		{[]string{"plan", "diff", "a/b", "-f", "c"}, "hub: plan diff needs either <namespace>/<cluster> or -f with a manifest\n"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,8 +43,8 @@ func (c *connection) path() string {
 func (c *connection) client() (client.WithWatch, error) {
 	path := c.path()
 	if c.kubeconfig == "" {
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
+		if err := explainKubeconfig(path, readable(path)); err != nil {
+			return nil, err
 		}
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
@@ -61,6 +62,29 @@ func (c *connection) client() (client.WithWatch, error) {
 		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
 	}
 	return out, nil
+}
+
+// readable returns an error unless this process can open a file.
+func readable(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// explainKubeconfig says what to do about an error of reading the kubeconfig in the data directory.
+func explainKubeconfig(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("reading the hub's kubeconfig %s: permission denied; run this command as root, or name a --kubeconfig", path)
+	case err != nil:
+		return fmt.Errorf("reading the hub's kubeconfig: %w", err)
+	default:
+		return nil
+	}
 }
 
 // cluster reads the argument of a command about a cluster and returns a client for it.

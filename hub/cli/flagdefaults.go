@@ -139,11 +139,11 @@ func (o *serveOptions) completeAudit() error {
 // completeAPIServer refuses flags of the embedded API server where there is none, and sets the paths that are in its data directory.
 func (o *serveOptions) completeAPIServer() error {
 	if o.mode() != modeEmbedded {
-		for flag, value := range map[string]string{
-			"--encryption-key-dir": o.api.EncryptionKeyDir, "--api-audit-log-path": o.api.Audit.Path,
-			"--api-audit-policy-file": o.api.Audit.PolicyFile,
+		for flag, set := range map[string]bool{
+			"--api-port": o.apiPort.Changed, "--encryption-key-dir": o.api.EncryptionKeyDir != "",
+			"--api-audit-log-path": o.api.Audit.Path != "", "--api-audit-policy-file": o.api.Audit.PolicyFile != "",
 		} {
-			if value != "" {
+			if set {
 				return fmt.Errorf(
 					"%s is for the embedded API server, which this hub does not run: configure the API server of its cluster instead", flag)
 			}

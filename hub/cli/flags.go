@@ -36,6 +36,8 @@ type serveOptions struct {
 	// hub and api are what the flags set of the options of the hub and of its embedded API server.
 	hub server.Options
 	api embedded.Options
+	// apiPort is the flag of api.Port, whose default does not show whether somebody has set it.
+	apiPort *pflag.Flag
 	// nodeDriverScheduling is a jobs.Scheduling as JSON.
 	nodeDriverScheduling string
 }
@@ -43,6 +45,7 @@ type serveOptions struct {
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.api.DataDir, "data-dir", defaultDataDir(), "data directory of the embedded API server")
 	flags.IntVar(&o.api.Port, "api-port", embedded.DefaultPort, "port of the embedded API server on 127.0.0.1")
+	o.apiPort = flags.Lookup("api-port")
 	flags.StringVar(&o.api.EncryptionKeyDir, "encryption-key-dir", "",
 		"directory of the keys with which the embedded API server encrypts Secrets (default <data-dir>/encryption)")
 	flags.StringVar(&o.api.Audit.Path, "api-audit-log-path", "",
@@ -69,7 +72,8 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.hub.WebhookListen, "webhook-listen", "",
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",
-		"https URL of the webhooks for the API server (default: the loopback address, or the Service "+server.WebhookService+" in a cluster)")
+		"https URL of the webhooks for the API server (default: the loopback address with the embedded API server, the host of --server-url "+
+			"with --kubeconfig, the Service "+server.WebhookService+" in a cluster)")
 	flags.StringVar(&o.hub.OwnerClusterRole, "owner-cluster-role", "",
 		"ClusterRole of the hub's installation; when it is deleted, the webhook configurations of the hub are deleted, too")
 	flags.StringVar(&o.hub.HealthListen, "health-listen", "127.0.0.1:9440", "address of /healthz and /readyz; 0 disables them")

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/drover-dev/drover/packaging/man"
 )
 
 var update = flag.Bool("update", false, "rewrite the manual pages")
@@ -24,7 +26,8 @@ func TestManPages(t *testing.T) {
 	// Main does so, too: the Kubernetes libraries have flags of their own.
 	pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError)
 	root := newRoot()
-	tidy(root)
+	setDefaults(root)
+	man.Prepare(root)
 	date := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	dir := t.TempDir()
 	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover hub", Date: &date}, dir); err != nil {
@@ -70,18 +73,13 @@ func TestPage(t *testing.T) {
 	check(newRoot())
 }
 
-// tidy leaves out what depends on who generates the pages, and when, and keeps placeholders such as <cluster>, which Markdown takes for
-// HTML.
-func tidy(cmd *cobra.Command) {
-	cmd.DisableAutoGenTag = true
-	placeholders := strings.NewReplacer("<", `\<`)
-	cmd.Use, cmd.Long = placeholders.Replace(cmd.Use), placeholders.Replace(cmd.Long)
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = placeholders.Replace(f.Usage) })
+// setDefaults sets defaults that depend on who generates the pages to those of root.
+func setDefaults(cmd *cobra.Command) {
 	if f := cmd.Flags().Lookup("data-dir"); f != nil {
-		f.DefValue = "/var/lib/drover/hub"
+		f.DefValue = rootDataDir
 	}
 	for _, child := range cmd.Commands() {
-		tidy(child)
+		setDefaults(child)
 	}
 }
 

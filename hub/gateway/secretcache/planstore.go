@@ -84,24 +84,25 @@ func (p *PlanStore) Replace(list []any, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if version < p.latest {
-		// The API's storage was restored from a backup: versions from before cannot be compared with those after.
-		p.reset()
-	}
-	listed := map[types.NamespacedName]bool{}
+	listed := make(map[types.NamespacedName]stored, len(list))
 	for _, obj := range list {
 		secret, itemVersion, err := secretAndVersion(obj)
 		if err != nil {
 			return err
 		}
-		key := keyOf(secret)
-		listed[key] = true
-		p.put(key, secret, itemVersion)
+		listed[keyOf(secret)] = stored{secret: secret, version: itemVersion}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if version < p.latest || p.contradicts(listed, version) {
+		// The API's storage was restored from a backup: versions from before cannot be compared with those after.
+		p.reset()
+	}
+	for key, item := range listed {
+		p.put(key, item.secret, item.version)
 	}
 	for key, old := range p.objects {
-		if !listed[key] && old.version <= version {
+		if _, found := listed[key]; !found && old.version <= version {
 			p.remove(key, old.secret, version)
 		}
 	}
@@ -110,6 +111,18 @@ func (p *PlanStore) Replace(list []any, resourceVersion string) error {
 	}
 	p.advance(version)
 	return nil
+}
+
+// contradicts reports whether a list at version has a Secret as it was before a change or a deletion that the store knows and that the list
+// should include. It does after a restore that has raised the storage's revision, which undoes changes while versions go on.
+func (p *PlanStore) contradicts(listed map[types.NamespacedName]stored, version uint64) bool {
+	undone := func(known, item stored) bool { return item.version < known.version && known.version <= version }
+	for key, item := range listed {
+		if undone(p.objects[key], item) || undone(p.deleted[key], item) {
+			return true
+		}
+	}
+	return false
 }
 
 // UpdateResourceVersion implements cache.ResourceVersionUpdater: the reflector has seen everything up to resourceVersion.

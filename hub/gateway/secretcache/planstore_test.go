@@ -17,6 +17,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
+// restoredVersion is by how much a restore raises the revision of the API's storage.
+const restoredVersion = 1_000_000_000
+
 var planKey = types.NamespacedName{Namespace: "ns", Name: "plan"}
 
 func planAt(version, uid string) *corev1.Secret {
@@ -194,6 +197,11 @@ func TestPlanStoreWatchFrom(t *testing.T) {
 	if _, _, err := p.Watch(planKey, 9); !errors.Is(err, ErrTooOld) {
 		t.Errorf("watching from before the store knows anything: %v", err)
 	}
+	p = NewPlanStore()
+	must(t, p.Replace([]any{planAt("40", "a")}, strconv.Itoa(restoredVersion+50)))
+	if _, _, err := p.Watch(planKey, 90); !errors.Is(err, ErrTooOld) {
+		t.Errorf("watching from a version that a restore has undone: %v", err)
+	}
 }
 
 func TestPlanStoreForgetsOldDeletions(t *testing.T) {
@@ -229,18 +237,40 @@ func TestPlanStoreDropsSlowReaders(t *testing.T) {
 	}
 }
 
+// TestPlanStoreAfterRestore: after a restore of the API's storage from a backup the store has what the storage has, and ends the watches of
+// before.
 func TestPlanStoreAfterRestore(t *testing.T) {
-	p := NewPlanStore()
-	must(t, p.Replace([]any{planAt("90", "a")}, "100"))
-	_, w, err := p.Watch(planKey, 100)
-	must(t, err)
-	// The API's storage was restored from a backup: its versions went back.
-	must(t, p.Replace([]any{planAt("40", "a")}, "50"))
-	if _, open := <-w.events; open {
-		t.Error("a watch of before the restore goes on")
-	}
-	if secret, version := p.Get(planKey); secret == nil || secret.ResourceVersion != "40" || version != 50 {
-		t.Errorf("got %v at %d", secret, version)
+	const raised = restoredVersion + 50
+	for _, tt := range []struct {
+		name    string
+		prepare func(*PlanStore)
+		version uint64
+	}{
+		{name: "revision of the backup", version: 50},
+		{name: "raised revision", version: raised},
+		{name: "raised revision, deletion undone", version: raised, prepare: func(p *PlanStore) { _ = p.Delete(planAt("95", "a")) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := NewPlanStore()
+			must(t, p.Replace([]any{planAt("90", "a")}, "100"))
+			if tt.prepare != nil {
+				tt.prepare(p)
+			}
+			_, w, err := p.Watch(planKey, 100)
+			must(t, err)
+			must(t, p.Replace([]any{planAt("40", "a")}, strconv.FormatUint(tt.version, 10)))
+			select {
+			case event, open := <-w.events:
+				if open {
+					t.Errorf("a watch of before the restore gets %v", event)
+				}
+			default:
+				t.Error("a watch of before the restore goes on")
+			}
+			if secret, version := p.Get(planKey); secret == nil || secret.ResourceVersion != "40" || version != tt.version {
+				t.Errorf("got %v at %d", secret, version)
+			}
+		})
 	}
 }
 

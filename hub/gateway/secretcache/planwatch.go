@@ -30,11 +30,18 @@ type PlanWatcher struct {
 // Events is closed if the reader is too slow.
 func (w *PlanWatcher) Events() <-chan PlanEvent { return w.events }
 
-// watchBuffer is how many events a reader may be behind.
-const watchBuffer = 8
+const (
+	// watchBuffer is how many events a reader may be behind.
+	watchBuffer = 8
+	// maxVersionsBehind is how many versions a watch may continue from behind the store. A restore of the API's storage raises its revision by
+	// more (1,000,000,000, see https://etcd.io/docs/v3.6/op-guide/recovery and "hub backup restore"), and the version that the watch continues
+	// from may be one that the restore has undone.
+	maxVersionsBehind = 500_000_000
+)
 
 var (
-	// ErrTooOld is returned for a watch that continues from before the deletions that the store knows.
+	// ErrTooOld is returned for a watch that continues from before the deletions that the store knows, or from before a restore of the API's
+	// storage.
 	ErrTooOld = errors.New("too old resource version")
 	// ErrAhead is returned for a watch that continues from a version that this store has not seen yet.
 	ErrAhead = errors.New("resource version is ahead of the cache")
@@ -50,6 +57,8 @@ func (p *PlanStore) Watch(key types.NamespacedName, version uint64) (missed []Pl
 	switch {
 	case version > seen:
 		return nil, nil, ErrAhead
+	case version > 0 && seen-version > maxVersionsBehind:
+		return nil, nil, ErrTooOld
 	case exists && version == 0:
 		missed = []PlanEvent{{Type: "ADDED", Secret: current.secret, Version: current.version}}
 	case exists && current.version > version:

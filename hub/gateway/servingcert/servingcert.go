@@ -37,8 +37,13 @@ const (
 	servingKeyKey  = "tls.key"
 )
 
-// refreshInterval is how often a certificate that is about to expire, or was replaced by another replica, is looked for.
-const refreshInterval = time.Hour
+const (
+	// refreshInterval is how often a certificate that is about to expire, or was replaced by another replica, is looked for.
+	refreshInterval = time.Hour
+	// An authority that has less than expiryWarning left is logged every expiryWarningInterval.
+	expiryWarning         = 90 * 24 * time.Hour
+	expiryWarningInterval = 24 * time.Hour
+)
 
 // Identity is what the gateway proves itself with. All replicas of a hub share one through the Secret.
 type Identity struct {
@@ -49,7 +54,9 @@ type Identity struct {
 	// caSecret names the Secret with the authority that is used where a new one is needed; empty for one of the hub's own.
 	caSecret string
 
-	ca      []byte
+	ca []byte
+	// expires is when the authority in use ends; refresh sets it.
+	expires time.Time
 	serving atomic.Pointer[tls.Certificate]
 	// peer is the client certificate that this replica presents to others.
 	peer atomic.Pointer[tls.Certificate]
@@ -92,19 +99,32 @@ func (i *Identity) ServerTLS() *tls.Config {
 	}
 }
 
-// Run renews the certificates until ctx ends.
+// Run renews the certificates until ctx ends, and logs when the authority, which it does not renew, expires soon.
 func (i *Identity) Run(ctx context.Context, log logr.Logger) {
-	ticker := time.NewTicker(refreshInterval)
+	ticker, warnings := time.NewTicker(refreshInterval), time.NewTicker(expiryWarningInterval)
 	defer ticker.Stop()
+	defer warnings.Stop()
+	i.warnOfExpiry(log)
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-warnings.C:
+			i.warnOfExpiry(log)
+			continue
 		case <-ticker.C:
 		}
 		if err := i.refresh(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "Renewing the serving certificate failed, the present one stays in use", "expires", i.serving.Load().Leaf.NotAfter)
 		}
+	}
+}
+
+// warnOfExpiry logs that the authority in use has to be replaced soon: when it ends, no machine can verify the gateway any more.
+func (i *Identity) warnOfExpiry(log logr.Logger) {
+	if i.expires.Sub(i.now()) < expiryWarning {
+		log.Info(`The gateway's certificate authority expires soon; see "Replace the certificate authority" in docs/gateway.md`,
+			"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName}, "expires", i.expires.UTC().Format(time.DateOnly))
 	}
 }
 
@@ -147,6 +167,7 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		return fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not replaced: %w",
 			caCertKey, caKeyKey, err)
 	}
+	i.expires = ca.Cert.NotAfter
 	if i.now().After(ca.Cert.NotAfter) {
 		return fmt.Errorf("the certificate authority expired on %s", ca.Cert.NotAfter.Format(time.DateOnly))
 	}

@@ -174,9 +174,10 @@ func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
 		slices.EqualFunc(p.Cert.IPAddresses, req.IPs, net.IP.Equal)
 }
 
-// RenewAt is the time after which a certificate that was requested for this lifetime has to be renewed: a third of it is left.
+// RenewAt is the time after which a certificate that was requested for this lifetime has to be renewed: a third of it is left, or of the
+// certificate's own lifetime where that was cut to the end of its signer.
 func RenewAt(cert *x509.Certificate, lifetime time.Duration) time.Time {
-	return cert.NotAfter.Add(-lifetime / 3)
+	return cert.NotAfter.Add(-min(lifetime, cert.NotAfter.Sub(cert.NotBefore)) / 3)
 }
 
 // CertPEM is the certificate as PEM.

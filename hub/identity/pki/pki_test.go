@@ -85,6 +85,21 @@ func TestServes(t *testing.T) {
 	}
 }
 
+// TestEnsureUnderEndingAuthority: a certificate that is cut to the end of its authority is kept until a third of its own lifetime is left.
+func TestEnsureUnderEndingAuthority(t *testing.T) {
+	const day = 24 * time.Hour
+	ca := issue(t, Request{CommonName: "ca", IsCA: true, Lifetime: 90 * day}, nil, now)
+	data := map[string][]byte{}
+	for _, tt := range []struct {
+		at   time.Duration
+		want bool
+	}{{0, true}, {time.Hour, false}, {59 * day, false}, {61 * day, true}, {61*day + time.Hour, false}} {
+		if _, changed, err := Ensure(data, "tls.crt", "tls.key", leafRequest(), ca, now.Add(tt.at)); err != nil || changed != tt.want {
+			t.Errorf("after %s: changed %v, want %v: %v", tt.at, changed, tt.want, err)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	first, second := issue(t, caRequest, nil, now), issue(t, caRequest, nil, now)
 	firstKey, err := first.KeyPEM()

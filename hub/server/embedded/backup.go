@@ -62,9 +62,9 @@ func etcdOf(ctx context.Context, opts Options) (endpoint string, stop func(), er
 	}
 	lock, err := lockDataDir(opts.DataDir)
 	if err != nil {
-		socket := filepath.Join(opts.etcdDir(), etcdSocket)
-		if _, statErr := os.Stat(socket); statErr != nil {
-			return "", nil, fmt.Errorf("%w, and its etcd is not reached at %s: %w", err, socket, statErr)
+		socket, socketErr := runningSocket(opts.etcdDir())
+		if socketErr != nil {
+			return "", nil, fmt.Errorf("%w, and its etcd cannot be reached: %w", err, socketErr)
 		}
 		return "unix://" + socket, func() {}, nil
 	}

@@ -156,9 +156,10 @@ func (c *certificates) adminConfig(address string) *rest.Config {
 	}
 }
 
-// keepFresh renews certificates of a hub that runs for longer than they last. The file admin.kubeconfig is written again at the next
-// start only; until then the copy in it stays valid for a third of the certificate's lifetime.
-func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger) {
+// keepFresh renews certificates of a hub that runs for longer than they last. kubeconfig is the file in which writeKubeconfig has written
+// config.
+func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger, kubeconfig string, config *rest.Config) {
+	written := c.admin.Cert
 	ticker := time.NewTicker(24 * time.Hour)
 	defer ticker.Stop()
 	for {
@@ -166,9 +167,23 @@ func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			if _, err := ensureCertificates(c.dir, now); err != nil {
+			var err error
+			if written, err = c.renew(now, kubeconfig, config, written); err != nil {
 				log.Error("Could not renew certificates, will try again tomorrow", "err", err)
 			}
 		}
 	}
+}
+
+// renew renews what ends soon. The kubeconfig is written again unless the administrator's certificate is still the one that was written
+// there. renew returns the one that is there now.
+func (c *certificates) renew(now time.Time, kubeconfig string, config *rest.Config, written *x509.Certificate) (*x509.Certificate, error) {
+	renewed, err := ensureCertificates(c.dir, now)
+	if err != nil || renewed.admin.Cert.Equal(written) {
+		return written, err
+	}
+	if err := writeKubeconfig(kubeconfig, config); err != nil {
+		return written, fmt.Errorf("writing %s: %w", kubeconfig, err)
+	}
+	return renewed.admin.Cert, nil
 }

@@ -114,7 +114,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("preparing certificates: %w", err)
 	}
 	adminConfig := certs.adminConfig(listener.Addr().String())
-	if err := writeKubeconfig(filepath.Join(opts.DataDir, AdminKubeconfig), adminConfig); err != nil {
+	kubeconfig := filepath.Join(opts.DataDir, AdminKubeconfig)
+	if err := writeKubeconfig(kubeconfig, adminConfig); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", AdminKubeconfig, err)
 	}
 
@@ -164,7 +165,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	go certs.keepFresh(runCtx, opts.Logger)
+	go certs.keepFresh(runCtx, opts.Logger, kubeconfig, adminConfig)
 
 	undo.forget()
 	s := &Server{dataDir: opts.DataDir, config: config, ended: make(chan struct{})}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +18,8 @@ import (
 
 const (
 	etcdStartTimeout = 60 * time.Second
-	// maxSocketPath is what the kernel allows for the path of a unix socket (108 bytes with the final zero).
-	maxSocketPath = 107
-	// etcdName is the name of the only member, etcdSocket that of its socket in etcd's directory.
-	etcdName   = "hub"
-	etcdSocket = "client.sock"
+	// etcdName is the name of the only member.
+	etcdName = "hub"
 )
 
 // nowhere is what the member announces to others. There are none, and nothing listens there.
@@ -128,17 +124,4 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	cfg.UnsafeNoFsync = opts.UnsafeNoFsync
 	cfg.ZapLoggerBuilder = log
 	return cfg
-}
-
-// socketPath chooses where etcd's socket lies: beside its data, or in a directory of its own where that path would be too long.
-func socketPath(dir string) (path string, remove func(), err error) {
-	path = filepath.Join(dir, etcdSocket)
-	if len(path) <= maxSocketPath {
-		return path, func() { _ = os.Remove(path) }, nil
-	}
-	short, err := os.MkdirTemp("", "drover-etcd-")
-	if err != nil {
-		return "", nil, fmt.Errorf("making directory for the etcd socket: %w", err)
-	}
-	return filepath.Join(short, "client.sock"), func() { _ = os.RemoveAll(short) }, nil
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
-	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/agent/cli"
+	"github.com/drover-dev/drover/packaging/man"
 )
 
 func main() {
@@ -36,19 +34,7 @@ func generate(dir string) error {
 		}
 	}
 	root := cli.Root()
-	disableAutoGenTag(root)
+	man.Prepare(root)
 	date := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover system-agent", Date: &date}, dir)
-}
-
-// disableAutoGenTag leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which
-// Markdown takes for HTML.
-func disableAutoGenTag(cmd *cobra.Command) {
-	cmd.DisableAutoGenTag = true
-	placeholders := strings.NewReplacer("<", `\<`)
-	cmd.Use, cmd.Long = placeholders.Replace(cmd.Use), placeholders.Replace(cmd.Long)
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = placeholders.Replace(f.Usage) })
-	for _, child := range cmd.Commands() {
-		disableAutoGenTag(child)
-	}
 }

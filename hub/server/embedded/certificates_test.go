@@ -1,0 +1,47 @@
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+)
+
+// TestRenewKubeconfig: the administrator's kubeconfig has the certificate that is in use.
+func TestRenewKubeconfig(t *testing.T) {
+	const day = 24 * time.Hour
+	dir, issued := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	path := filepath.Join(dir, AdminKubeconfig)
+	certs, err := ensureCertificates(filepath.Join(dir, "tls"), issued)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, written := certs.adminConfig("127.0.0.1:6443"), certs.admin.Cert
+	if err := writeKubeconfig(path, config); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ at, validUntil time.Duration }{{100 * day, 365 * day}, {250 * day, 615 * day}, {251 * day, 615 * day}} {
+		if written, err = certs.renew(issued.Add(tt.at), path, config, written); err != nil {
+			t.Fatal(err)
+		}
+		kubeconfig, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin := kubeconfig.AuthInfos["admin"]
+		pair, err := pki.Parse(admin.ClientCertificateData, admin.ClientKeyData)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := issued.Add(tt.validUntil); !pair.Cert.NotAfter.Equal(want) || !written.Equal(pair.Cert) {
+			t.Errorf("at %s: valid until %s, want %s", tt.at, pair.Cert.NotAfter, want)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("at %s: %v, %v", tt.at, info, err)
+		}
+	}
+}
