@@ -123,7 +123,7 @@ func (m *credentialManager) obtain(ctx context.Context) (string, error) {
 		}
 		return "", fmt.Errorf("reading the agent's identity from Secret %s: %w", identitySecret, err)
 	}
-	if stored := decodeIdentity(secret); stored.Credential != "" || stored.Agent != agent {
+	if stored := decodeIdentity(secret); m.supersedes(stored) {
 		m.set(stored)
 	}
 	if credential := m.valid(time.Now()); credential != "" {
@@ -168,6 +168,17 @@ func (m *credentialManager) register(ctx context.Context, secret *corev1.Secret,
 		return "", err
 	}
 	return m.save(ctx, secret, next, "Cluster agent registered"), nil
+}
+
+// supersedes reports whether to use a stored identity instead of the current one. A pod that could not store its credential has a newer one
+// than the Secret.
+func (m *credentialManager) supersedes(stored identity) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if stored.Agent != m.current.Agent {
+		return true
+	}
+	return stored.Credential != "" && (stored.RenewAfter.After(m.current.RenewAfter) || m.current.Credential == m.refused)
 }
 
 // set makes an identity the current one.

@@ -216,10 +216,28 @@ func TestWhatAnotherPodRenewedIsUsed(t *testing.T) {
 		}
 	}
 	second.renewAt = time.Now() // it is time
-	stored.hold(identity{Agent: agentID, Credential: "renewed", ExpiresAt: time.Now().Add(10 * time.Hour),
-		RenewAfter: time.Now().Add(time.Hour)})
+	stored.hold(identity{Agent: agentID, Credential: "renewed", ExpiresAt: time.Now().Add(40 * time.Hour),
+		RenewAfter: time.Now().Add(32 * time.Hour)})
 	if got, err := second.credential(t.Context()); got != "renewed" || err != nil || len(hub.shown) != 1 {
 		t.Errorf("%q, %v; the hub was shown %q", got, err, hub.shown)
+	}
+}
+
+// TestOlderStoredCredentialIsNotUsed: an agent that cannot store its credential renews that one, and not the older one in the Secret.
+func TestOlderStoredCredentialIsNotUsed(t *testing.T) {
+	hub := newFakeHub(t)
+	now := time.Now()
+	stored := &memory{writeErr: errors.New("forbidden")}
+	stored.hold(identity{Agent: agentID, Credential: "stored", ExpiresAt: now.Add(time.Hour), RenewAfter: now.Add(-8 * time.Hour)})
+	k := newCredentialManager(stored, hub.hubClient, "", slog.New(slog.DiscardHandler))
+	for _, want := range []string{"credential-1", "credential-2"} {
+		if got, err := k.credential(t.Context()); got != want || err != nil {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+		k.renewAt = time.Now() // it is time
+	}
+	if shown := strings.Join(hub.shown, " "); shown != "stored credential-1" {
+		t.Errorf("the hub was shown %q", shown)
 	}
 }
 

@@ -73,11 +73,13 @@ type attempt struct {
 	hasGate bool
 }
 
-// start begins an attempt beside the loop.
+// start begins an attempt beside the loop, after what the one before has left to be done.
 func (e *Engine) start(ctx context.Context, d decision) {
+	e.runCleanup()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	a := &attempt{engine: e, decision: d, snapshot: e.current, cancel: cancel, done: make(chan struct{}), runner: e.runner,
 		retryRequested: e.retryPlan == e.current.PlanID(), mayRun: d.resume && e.mayStillRun(e.journal.Record())}
+	a.interrupt(e.current.Interrupt)
 	a.progress = e.reporter.NewProgress(d.attempt, e.status.setProgress)
 	e.attempt, e.runner, e.changed = a, nil, false
 	go func() {
@@ -183,11 +185,14 @@ func (a *attempt) apply(ctx context.Context) *failure {
 		return failed(err)
 	}
 	for i := r.InstructionsDone; i < len(a.plan.Instructions); i++ {
-		mayRun := a.mayRun && i == r.InstructionsStarted-1 // and if it does, it must be stopped
-		if err := a.interruption(ctx); err != nil && !(mayRun && a.onlyStopsPrograms(ctx)) {
-			return failed(err)
+		// A program that may still run is stopped when the plan is canceled, and waited for when it is paused.
+		mayRun := a.mayRun && i == r.InstructionsStarted-1
+		interruption := a.interruption(ctx)
+		paused := errors.Is(interruption, errPaused)
+		if interruption != nil && !(mayRun && (paused || a.onlyStopsPrograms(ctx))) {
+			return failed(interruption)
 		}
-		if err := a.runInstruction(ctx, i); err != nil {
+		if err := a.runInstruction(ctx, i, paused); err != nil {
 			return failed(err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 //	succeeded                                 not applied                 apply again, reportGrace after the report
 //	failed and cannot be cured                any                         none, until a retry is requested
 //	failed                                    any                         as failed below
-//	none                                      applied, a local source     none
+//	none                                      applied, a local source     none, unless another plan was attempted since
 //	none                                      applied                     apply: the journal cannot prove it
 //	none                                      neither applied nor failed  apply
 //	none                                      failed max-failures times   none, until a retry is requested
@@ -45,7 +45,7 @@ func (d decider) byChecksum() decision {
 	case known:
 		since, failed = d.last.Started, true
 		failures = max(failures, d.last.FailuresBefore+1)
-	case d.Status.AppliedChecksum == checksum && d.Local:
+	case d.Status.AppliedChecksum == checksum && d.Local && d.otherAgentApplied():
 		return decision{reason: "the plan is applied"}
 	case d.Status.AppliedChecksum == checksum:
 		return d.firstTry(0, "the plan is reported as applied and the journal does not know it")
@@ -59,4 +59,17 @@ func (d decider) byChecksum() decision {
 		return decision{wait: wait, reason: later}
 	}
 	return d.firstTry(0, again)
+}
+
+// otherAgentApplied reports whether what a local source holds as applied was applied after the last attempt of the journal, by an agent
+// without this journal. Otherwise that attempt was at another plan and came later: it has changed the machine, however it ended.
+func (d decider) otherAgentApplied() bool {
+	switch {
+	case d.last.Checksum == "":
+		return true
+	case d.last.Unfinished(), d.last.Unreported(), d.last.Canceled:
+		return false
+	}
+	// The source held the outcome of the last attempt and does not hold it any more. The legacy agent drops failures when it writes.
+	return d.last.Succeeded || d.Status.FailedChecksum == ""
 }

@@ -18,7 +18,14 @@ func TestDecide(t *testing.T) {
 	snapshot := func(maxFailures int, status plans.Status) source.Snapshot {
 		return source.Snapshot{UID: "u", Delivery: plans.Delivery{Plan: raw, MaxFailures: maxFailures}, Status: status}
 	}
+	local := func(status plans.Status) source.Snapshot {
+		s := snapshot(-1, status)
+		s.Local = true
+		return s
+	}
 	first := journal.AttemptID{Checksum: sum, UID: "u", Attempt: 1, Tries: 1}
+	other := journal.AttemptID{Checksum: "other", UID: "u", Attempt: 1, Tries: 1}
+	again := decision{action: actionApply, attempt: first, reason: "the plan is reported as applied and the journal does not know it"}
 	with := func(a journal.AttemptID, change func(*journal.AttemptID)) journal.AttemptID { change(&a); return a }
 	tests := map[string]struct {
 		snapshot source.Snapshot
@@ -128,14 +135,14 @@ func TestDecide(t *testing.T) {
 		},
 		"checksum: applied and not known": {
 			snapshot: snapshot(-1, plans.Status{AppliedChecksum: sum}),
-			want:     decision{action: actionApply, attempt: first, reason: "the plan is reported as applied and the journal does not know it"},
+			want:     again,
 		},
 		"checksum: applied to the secret before this one": {
 			snapshot: snapshot(-1, plans.Status{AppliedChecksum: sum}),
 			record: journal.Record{AttemptID: with(first, func(a *journal.AttemptID) { a.UID = "old" }), Ended: ago(time.Hour),
 				Result: journal.Result{Succeeded: true}, Reported: ago(time.Hour)},
 			attempts: map[string]journal.LastAttempt{sum: {Number: 1, Succeeded: true}},
-			want:     decision{action: actionApply, attempt: first, reason: "the plan is reported as applied and the journal does not know it"},
+			want:     again,
 		},
 		"checksum: interrupted": {
 			snapshot: snapshot(-1, plans.Status{}),
@@ -190,6 +197,36 @@ func TestDecide(t *testing.T) {
 			snapshot: snapshot(-1, plans.Status{FailedChecksum: sum, FailureCount: 1}),
 			record:   journal.Record{AttemptID: first, Ended: ago(time.Hour), Result: journal.Result{Final: true}, Reported: ago(time.Hour)},
 			want:     decision{reason: "the plan cannot be applied"},
+		},
+		"local: applied by another agent": {
+			snapshot: local(plans.Status{AppliedChecksum: sum}),
+			want:     decision{reason: "the plan is applied"},
+		},
+		"local: another plan was interrupted since": {
+			snapshot: local(plans.Status{AppliedChecksum: sum}),
+			record:   journal.Record{AttemptID: other},
+			want:     again,
+		},
+		"local: another plan has succeeded since and is not reported": {
+			snapshot: local(plans.Status{AppliedChecksum: sum}),
+			record:   journal.Record{AttemptID: other, Ended: ago(time.Hour), Result: journal.Result{Succeeded: true}},
+			want:     again,
+		},
+		"local: another agent applied the plan after another plan": {
+			snapshot: local(plans.Status{AppliedChecksum: sum}),
+			record: journal.Record{AttemptID: other, Ended: ago(time.Hour), Result: journal.Result{Succeeded: true},
+				Reported: ago(time.Hour)},
+			want: decision{reason: "the plan is applied"},
+		},
+		"local: another plan has failed since": {
+			snapshot: local(plans.Status{AppliedChecksum: sum, FailedChecksum: "other", FailureCount: 1}),
+			record:   journal.Record{AttemptID: other, Ended: ago(time.Hour), Reported: ago(time.Hour)},
+			want:     again,
+		},
+		"local: another agent dropped the failure of another plan": {
+			snapshot: local(plans.Status{AppliedChecksum: sum}),
+			record:   journal.Record{AttemptID: other, Ended: ago(time.Hour), Reported: ago(time.Hour)},
+			want:     decision{reason: "the plan is applied"},
 		},
 	}
 	for name, test := range tests {

@@ -121,10 +121,10 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.seen = e.seen || e.current.UID != ""
 		}
 		e.status.loopBusy(time.Now())
-		timer = nil
 		if !e.seen {
-			continue
+			continue // the timer of the first contact runs on
 		}
+		timer = nil
 		if wait := e.step(ctx); wait > 0 {
 			timer = time.After(wait)
 			e.status.update(func(s *State) { s.NextTry = time.Now().Add(wait).UTC() })
@@ -181,13 +181,18 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	return e.flushJournal(d.wait)
 }
 
-// decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first.
+// decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first, and before a pause, what that process
+// has started comes to its end.
 func (e *Engine) decide() decision {
 	r, attempts := e.journal.State()
 	if e.unfinishedComesFirst(r) {
 		return decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan was interrupted, before the new plan came"}
 	}
-	return e.decideFrom(e.current, r, attempts, e.retryPlan == e.current.PlanID())
+	d := e.decideFrom(e.current, r, attempts, e.retryPlan == e.current.PlanID())
+	if d.action == actionPause && e.mayStillRun(r) && len(r.Plan) > 0 {
+		return decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan is paused when its instruction has ended"}
+	}
+	return d
 }
 
 // decideFrom decides about a snapshot, with regard to what a legacy agent has applied.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,32 @@ func TestReportForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOutcomeDroppedForAnotherPlan restores the hub, while it cannot be told of an outcome, to before that plan. The report is dropped for
+// one about the older plan; when the plan is delivered again, its outcome is handed over again and the plan does not stay pending.
+func TestOutcomeDroppedForAnotherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.longRunning("slow", time.Minute)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("older", "ok", false)}}, 1)
+		w.start()
+		w.waitAMinute()
+		backup := w.secret.copy()
+		newer := plans.Plan{Instructions: []plans.Instruction{once("newer", "slow", false)}}
+		w.secret.deliver(newer, 3)
+		time.Sleep(30 * time.Second)
+		w.secret.setDown(errors.New("connection refused"))
+		w.waitAMinute()
+		w.secret.setDown(nil)
+		w.secret.hub(func(plans.SecretData) { w.secret.data = backup })
+		time.Sleep(time.Second)
+		w.secret.deliver(newer, 3)
+		time.Sleep(10 * time.Minute)
+		w.stop()
+		w.checkState(plans.StateSucceeded)
+		w.checkRan("ok older@1", "slow newer@1", "slow newer@1")
+	})
 }
 
 // TestProbesForgotten restores the hub from a backup whose probe statuses are older than what the agent has reported. The agent reports

@@ -65,6 +65,45 @@ func TestProgramOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
+// TestPauseAfterARestart pauses a plan while the agent is stopped in the middle of its second instruction. The hub hears that it is paused
+// when that instruction has ended, and after a reboot nothing is started to find out.
+func TestPauseAfterARestart(t *testing.T) {
+	for name, test := range map[string]struct {
+		reboot bool
+		early  plans.State
+		ran    []string
+	}{
+		"its program runs":         {false, plans.StateInProgress, []string{"slow one@1", "slow two@1"}},
+		"the machine was rebooted": {true, plans.StatePaused, []string{"slow one@1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := startThreeSteps(t, 1, 90*time.Second)
+				if test.reboot {
+					w.host.PowerOff()
+				}
+				w.stop()
+				w.host.Restart()
+				w.secret.annotate("true", "")
+				w.start()
+				time.Sleep(10 * time.Second)
+				w.checkState(test.early)
+				time.Sleep(10 * time.Minute)
+				w.checkState(plans.StatePaused)
+				w.checkRan(test.ran...)
+				if got := w.secret.status().Checkpoint; got == nil || got.CompletedInstructions != len(test.ran) {
+					t.Errorf("the checkpoint is %+v", got)
+				}
+				w.secret.annotate("", "")
+				time.Sleep(3 * time.Minute)
+				w.stop()
+				w.checkState(plans.StateSucceeded)
+				w.checkRan("slow one@1", "slow two@1", "slow three@1")
+			})
+		})
+	}
+}
+
 // TestProgramOfAnEarlierAttemptOnFullDisk restarts the agent while a program runs in its unit, on a disk that takes neither journal nor
 // interlock any more. The program goes on or is stopped as on any other disk: none of another attempt starts beside it, and no hub hears
 // that it has ended while it runs.

@@ -16,11 +16,13 @@ import (
 // maxErrorOutput is how much of a failed program's output its error holds, from the end, in bytes.
 const maxErrorOutput = 2 << 10
 
-// runInstruction runs one instruction and journals it before and after.
-func (a *attempt) runInstruction(ctx context.Context, i int) error {
+// runInstruction runs one instruction and journals it before and after. With resumeOnly it waits for one that an earlier process has
+// started, and the error is errPaused if that does not run any more.
+func (a *attempt) runInstruction(ctx context.Context, i int, resumeOnly bool) error {
 	e, instruction, r := a.engine, a.plan.Instructions[i], a.engine.journal.Record()
 	name := displayName(instruction.CommonInstruction, "instructions", i)
-	if ready := i == 0 && a.prepared || r.InstructionsStarted == i+1 && filestate.IsDir(e.Host, a.dir(i)); !ready {
+	ready := resumeOnly || i == 0 && a.prepared || r.InstructionsStarted == i+1 && filestate.IsDir(e.Host, a.dir(i))
+	if !ready {
 		if err := a.stage(ctx, i, name); err != nil {
 			return err
 		}
@@ -33,7 +35,11 @@ func (a *attempt) runInstruction(ctx context.Context, i int) error {
 	a.progress.Step(plans.PhaseRunning, i, len(a.plan.Instructions), instruction.Name)
 	e.status.beginStep(PhaseApplying, "running "+name, timeout)
 	result, err := e.runProgram(ctx, instruction.CommonInstruction, a.dir(i), r.Attempt, run.Command{
-		Timeout: timeout, RunDir: e.runDirectory(r.AttemptID, i), Unit: e.unit(r.AttemptID, i), Progress: a.progress.Output})
+		Timeout: timeout, RunDir: e.runDirectory(r.AttemptID, i), Unit: e.unit(r.AttemptID, i), Progress: a.progress.Output,
+		ResumeOnly: resumeOnly})
+	if errors.Is(err, run.ErrNotRunning) {
+		return errPaused
+	}
 	e.status.update(func(s *State) {
 		if result.Resumed {
 			s.Counters.InstructionsResumed++

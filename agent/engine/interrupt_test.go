@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -217,6 +219,49 @@ func TestCancelIncomplete(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+}
+
+// TestCancelBeforeAnAttemptGoesOn cancels a plan while its attempt, which a restart has interrupted, waits for a hub that does not answer.
+// The next plan is not kept waiting.
+func TestCancelBeforeAnAttemptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.longRunning("slow", time.Minute)
+		source := &hanging{secret: w.secret}
+		w.options.Source = source
+		w.secret.deliver(threeSteps(), 1)
+		pending := w.secret.copy()
+		w.start()
+		time.Sleep(30 * time.Second)
+		w.stop()
+		source.hangs.Store(true)
+		w.secret.hub(func(plans.SecretData) { w.secret.data = pending })
+		w.start()
+		time.Sleep(10 * time.Second)
+		source.hangs.Store(false)
+		w.secret.annotate("", "true")
+		w.waitAMinute()
+		w.checkState(plans.StateCanceled)
+		w.secret.annotate("", "")
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
+		w.waitAMinute()
+		w.stop()
+		w.checkState(plans.StateSucceeded)
+	})
+}
+
+// hanging is a source that does not answer writes while hangs is set.
+type hanging struct {
+	*secret
+	hangs atomic.Bool
+}
+
+func (h *hanging) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (source.Snapshot, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return source.Snapshot{}, ctx.Err()
+	}
+	return h.secret.Update(ctx, uid, checksum, change)
 }
 
 // stubborn is a host on which something is left of each program that is ended.

@@ -114,6 +114,7 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 	defer r.mu.Unlock()
 	for name, p := range plan.Probes {
 		status, reported := e.current.Status.ProbeStatuses[name]
+		reported = reported && !applied
 		if reported {
 			r.probes[name] = status
 		}

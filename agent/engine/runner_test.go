@@ -163,6 +163,43 @@ func TestProbesOfAPlanThatFailed(t *testing.T) {
 	})
 }
 
+// TestProbesAfterAnotherAttempt has a plan whose second attempt succeeds and leaves the machine unhealthy: that the machine was healthy
+// before does not count, whether the agent or the hub tries again.
+func TestProbesAfterAnotherAttempt(t *testing.T) {
+	for name, maxFailures := range map[string]int{"of the agent": 2, "of the hub": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				h := newHealth(w)
+				w.host.Program("restart", func(_ context.Context, c run.Command) (run.Result, error) {
+					if env(c, envAttempt) == "1" {
+						return run.Result{ExitCode: 1}, nil
+					}
+					h.set("http://well", errors.New("down"))
+					return run.Result{}, nil
+				})
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "restart", false)}, Probes: probes(0, "well")},
+					maxFailures)
+				w.start()
+				time.Sleep(3 * time.Second)
+				if got := w.secret.status(); got.FailureCount != 1 || !got.ProbeStatuses["well"].Healthy {
+					t.Errorf("after the first attempt: %+v", got)
+				}
+				if maxFailures == 1 {
+					w.secret.hub(func(data plans.SecretData) { data[plans.KeyPlanState] = []byte(plans.StatePending) })
+				}
+				for tries := 0; tries < 100 && w.secret.status().State != plans.StateSucceeded; tries++ {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if got := w.secret.status(); got.State != plans.StateSucceeded || got.ProbeStatuses["well"].Healthy {
+					t.Errorf("after the second attempt: %+v", got)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
 func TestProbesThatAPlanDropsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -378,6 +378,9 @@ func TestInATransaction(t *testing.T) {
 	if m.read("usr/local/bin/system-agent") != agentBinary {
 		t.Error("The agent is not there")
 	}
+	if _, err := os.Stat(m.path("etc/rancher/agent/install-pending")); err == nil {
+		t.Error("The installation counts as interrupted")
+	}
 }
 
 func TestConfigurationOfAnotherForm(t *testing.T) {

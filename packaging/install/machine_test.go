@@ -35,6 +35,7 @@ func newMachine(t *testing.T) *machine {
 case $1 in
 is-system-running) echo running ;;
 is-active) [ -e "$ROOT/active" ] ;;
+daemon-reload) ! rm "$ROOT/reload-fails" 2>/dev/null ;;
 restart) : >"$ROOT/active" ;;
 stop) rm -f "$ROOT/active" ;;
 esac`)

@@ -4,11 +4,15 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/plans"
 )
 
 // TestRunAgain shows that a running agent is replaced only by one that is there and verified, and not stopped before.
@@ -61,6 +65,19 @@ func TestRunAgain(t *testing.T) {
 		}
 		if !strings.HasSuffix(m.read("usr/local/bin/system-agent"), "# newer\n") || !strings.Contains(m.read("calls"), "restart") {
 			t.Error("The new agent does not run")
+		}
+	})
+	t.Run("interrupted before the restart", func(t *testing.T) {
+		hub.publish("system-agent-amd64", agentBinary+"# newer still\n")
+		m.write("reload-fails", "", 0o600) // once
+		if _, ok := m.run(hub.script(t), nil, args...); ok || strings.Contains(m.read("calls"), "restart") {
+			t.Fatal("The script was not interrupted")
+		}
+		for _, want := range []bool{true, false} {
+			_, ok := m.run(hub.script(t), nil, args...)
+			if got := strings.Contains(m.read("calls"), "systemctl restart"); !ok || got != want {
+				t.Errorf("The script succeeds: %t, and restarts the agent: %t, want %t", ok, got, want)
+			}
 		}
 	})
 	t.Run("service is down", func(t *testing.T) {
@@ -157,8 +174,19 @@ func TestUninstall(t *testing.T) {
 			t.Errorf("left: %s", name)
 		}
 	}
-	if calls := m.read("calls"); !strings.Contains(calls, "systemctl stop") || !strings.Contains(calls, "systemctl disable") {
+	calls := m.read("calls")
+	if !strings.Contains(calls, "systemctl stop") || !strings.Contains(calls, "systemctl disable") {
 		t.Errorf("calls:\n%s", calls)
+	}
+	// Units are named by engine.unit: for the hub's plans, and with a part of a checksum for local ones.
+	run := plans.ShortChecksum(plans.Checksum([]byte("{}"))) + "-1-0.service"
+	for _, unit := range []string{"system-agent-" + run, "system-agent-" + plans.Checksum([]byte("local/x"))[:6] + "-" + run} {
+		if !slices.ContainsFunc(strings.Fields(calls), func(pattern string) bool {
+			matches, err := path.Match(pattern, unit)
+			return err == nil && matches
+		}) {
+			t.Errorf("%s is not stopped; calls:\n%s", unit, calls)
+		}
 	}
 	if _, ok := m.run(UninstallScript(), nil); !ok {
 		t.Error("It cannot be run twice")

@@ -5,7 +5,10 @@ set -eu
 
 SERVICE=rancher-system-agent
 hex='[0-9a-f]'
-RUNS="system-agent-$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex-*.service"
+half=$hex$hex$hex$hex$hex$hex
+# Programs of plans of the hub, and of local plans.
+RUNS="system-agent-$half$half-*.service"
+LOCAL_RUNS="system-agent-$half-$half$half-*.service"
 
 usage() {
 	cat <<'USAGE'
@@ -107,7 +110,7 @@ main() {
 			systemctl disable "$SERVICE" >/dev/null 2>&1 </dev/null || :
 		fi
 		# Programs of plans that outlive the agent: their run directories are removed now.
-		systemctl stop "$RUNS" >/dev/null 2>&1 </dev/null || :
+		systemctl stop "$RUNS" "$LOCAL_RUNS" >/dev/null 2>&1 </dev/null || :
 		systemctl reset-failed "$SERVICE" >/dev/null 2>&1 </dev/null || :
 		# An upgrade of the agent that has not been committed yet.
 		[ ! -e "$unit_dir/$SERVICE-rollback.timer" ] || systemctl stop "$SERVICE-rollback.timer" >/dev/null 2>&1 </dev/null || :

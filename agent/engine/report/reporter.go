@@ -146,6 +146,7 @@ func (r *Reporter) change(id source.PlanID, do func(*pending)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending.plan != id {
+		r.forget(r.pending)
 		r.pending = newPending(id)
 	}
 	do(&r.pending)
@@ -247,7 +248,9 @@ func (r *Reporter) write(ctx context.Context) error {
 	case err == nil:
 	case errors.Is(err, source.ErrSuperseded):
 		r.log.Info("Dropping the report about a plan that was replaced", "checksum", plans.ShortChecksum(p.plan.Checksum))
+		r.mu.Lock()
 		r.forget(p)
+		r.mu.Unlock()
 		return nil
 	case aborted:
 		r.putBack(p, false)
@@ -283,10 +286,8 @@ func (r *Reporter) take() (pending, int) {
 	return p, r.trimLevel
 }
 
-// forget lets what could not be written be handed over again, should its plan be delivered again.
+// forget lets what could not be written be handed over again, should its plan be delivered again. It needs mu.
 func (r *Reporter) forget(p pending) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if p.outcome != nil && r.lastOutcome.Record.Same(p.outcome.Record) {
 		r.lastOutcome = Outcome{}
 	}
@@ -295,16 +296,18 @@ func (r *Reporter) forget(p pending) {
 	}
 }
 
-// putBack keeps what could not be written, unless something newer has come.
+// putBack keeps what could not be written, unless something newer has come, or a report about another plan.
 func (r *Reporter) putBack(p pending, tooLarge bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if tooLarge {
 		r.trimLevel++
 	}
-	if r.pending.plan == p.plan {
-		r.pending.addOlder(p)
+	if r.pending.plan != p.plan {
+		r.forget(p)
+		return
 	}
+	r.pending.addOlder(p)
 }
 
 // signal signals a channel with a buffer of one, once.

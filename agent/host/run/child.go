@@ -56,6 +56,10 @@ func runChild(ctx context.Context, command Command, writers *outputWriters) (Res
 	}
 	pipes.drain(drainGrace)
 	result.Stdout, result.Stderr = writers.close()
+	if errors.Is(waitErr, ErrStillRunning) {
+		result.ExitCode = -1 // ProcessState is not known, and Wait still writes it
+		return result, errors.Join(ctxErr, fmt.Errorf("terminating %s: %w", command.Path, waitErr))
+	}
 	result.ExitCode = cmd.ProcessState.ExitCode()
 	var exit *exec.ExitError
 	if ctxErr == nil && waitErr != nil && !errors.As(waitErr, &exit) {
@@ -127,7 +131,8 @@ func stdinFile(content []byte) (*os.File, error) {
 	return file, nil
 }
 
-// terminate ends a child, its process group and all descendants, and returns what exited delivers.
+// terminate ends a child, its process group and all descendants, and returns what exited delivers, or ErrStillRunning when the child
+// survives: in uninterruptible sleep, for example on a dead NFS server, it may do so until the machine is restarted.
 func terminate(pid int, exited <-chan error) error {
 	below := descendants(pid)
 	signalTree(pid, below, syscall.SIGTERM)
@@ -137,7 +142,12 @@ func terminate(pid int, exited <-chan error) error {
 	case err = <-exited:
 	case <-grace:
 		signalTree(pid, append(below, descendants(pid)...), syscall.SIGKILL)
-		return <-exited
+		select {
+		case err = <-exited:
+			return err
+		case <-time.After(killGrace):
+			return ErrStillRunning
+		}
 	}
 	// Orphans are not this process's children, so their end is only seen by polling.
 	for !allExited(pid, below) {

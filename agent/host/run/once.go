@@ -26,6 +26,8 @@ import (
 //	no           no         -       run it: in a unit if there may be one, otherwise as a child
 //	no           yes        yes     wait for the shim
 //	no           yes        no      the shim was killed: kill what it left, run it again
+//
+// With ResumeOnly nothing is run: the second row and the last one return ErrNotRunning, the last one when what is left was killed.
 func (e Exec) runOnce(ctx context.Context, command Command) (Result, error) {
 	d := runDir(command.RunDir)
 	if result, found, err := d.result(); found {
@@ -35,6 +37,9 @@ func (e Exec) runOnce(ctx context.Context, command Command) (Result, error) {
 	units := e.unitManager()
 	_, err := os.Stat(d.path(lockFile))
 	started := err == nil
+	if !started && command.ResumeOnly {
+		return noResult, ErrNotRunning
+	}
 	if !started && (command.Unit == "" || units == nil) {
 		return d.runChild(ctx, command)
 	}
@@ -56,11 +61,15 @@ func (e Exec) runOnce(ctx context.Context, command Command) (Result, error) {
 		result.Resumed = true
 		return result, err
 	}
-	if units == nil || command.Unit == "" {
-		return d.runChild(ctx, command)
-	}
-	if started {
+	inUnit := units != nil && command.Unit != ""
+	if started && inUnit {
 		units.Remove(command.Unit)
+	}
+	switch {
+	case command.ResumeOnly:
+		return noResult, ErrNotRunning
+	case !inUnit:
+		return d.runChild(ctx, command)
 	}
 	return d.runInUnit(ctx, command, units, lock)
 }

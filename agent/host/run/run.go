@@ -19,6 +19,7 @@ type Runner interface {
 	// waits for it. When ctx ends with the cause ErrDetach, a program in a unit keeps running and Run returns ErrDetach. With any other
 	// cause, Run terminates the program and everything that it started (SIGTERM, SIGKILL 10 s later) and returns ctx's error, joined with
 	// ErrStillRunning if something survived. If ctx has ended already, nothing is started, but a program that still runs is terminated.
+	// After a timeout, too, ErrStillRunning is returned if a program without a unit survived.
 	Run(ctx context.Context, command Command) (Result, error)
 }
 
@@ -27,6 +28,9 @@ var ErrDetach = errors.New("agent stops and leaves its programs running")
 
 // ErrStillRunning is wrapped by Run's error if processes of a program survived SIGKILL.
 var ErrStillRunning = errors.New("the program could not be terminated")
+
+// ErrNotRunning is returned by Run for a command with ResumeOnly whose program neither runs nor has ended.
+var ErrNotRunning = errors.New("the program does not run")
 
 // Command is a program to run.
 type Command struct {
@@ -51,6 +55,8 @@ type Command struct {
 	// Unit is the name, without ".service", of the transient unit in which a program with a RunDir runs if systemd is there. Empty runs
 	// it as a child of the agent.
 	Unit string
+	// ResumeOnly starts nothing: Run waits for a program with this RunDir that an earlier process has started, or returns its result.
+	ResumeOnly bool
 	// Progress is called with the number of bytes that the program has written so far, at most once a second, from another goroutine, and
 	// never after Run has returned. It may be nil.
 	Progress func(outputBytes int64)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -132,6 +134,17 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	assertGone(t, got.Stdout)
+}
+
+// TestTerminateGivesUp has a program that nothing ends, as in uninterruptible sleep: nobody waits for it without end.
+func TestTerminateGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		err := terminate(math.MaxInt32, make(chan error)) // no process has this ID
+		if took := time.Since(started); !errors.Is(err, ErrStillRunning) || took != 2*killGrace {
+			t.Errorf("got %v after %s", err, took)
+		}
+	})
 }
 
 // assertGone fails if the process lives; an orphan that nobody reaps yet counts as gone.

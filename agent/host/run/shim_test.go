@@ -175,6 +175,11 @@ func TestAgentDetaches(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, units, command := inUnit(t, "echo begun >>"+dir+"/log; read line <"+gate+"; echo $line; exit 4")
+			resume := command
+			resume.ResumeOnly = true
+			if _, err := m.Run(t.Context(), resume); !errors.Is(err, ErrNotRunning) {
+				t.Errorf("before the start: got %v", err)
+			}
 			ctx, leave := context.WithCancelCause(t.Context())
 			go func() {
 				awaitFile(t, dir+"/log")
@@ -194,7 +199,7 @@ func TestAgentDetaches(t *testing.T) {
 			} else {
 				go open()
 			}
-			got, err := m.Run(t.Context(), command)
+			got, err := m.Run(t.Context(), resume)
 			if err != nil || got.ExitCode != 4 || string(got.Stdout) != "go on\n" || !got.Resumed {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -283,6 +288,12 @@ func TestShimDies(t *testing.T) {
 	}
 	command.Args = []string{"-c", "echo again"}
 	removed := units.removed
+	resume := command
+	resume.ResumeOnly = true
+	if _, err := m.Run(t.Context(), resume); !errors.Is(err, ErrNotRunning) || units.removed == removed {
+		t.Errorf("got %v, removed %d", err, units.removed-removed)
+	}
+	removed = units.removed
 	if got, err := m.Run(t.Context(), command); err != nil || string(got.Stdout) != "again\n" || got.Resumed || units.removed == removed {
 		t.Errorf("got %+v, %v, removed %d", got, err, units.removed-removed)
 	}

@@ -193,3 +193,33 @@ func TestMovedFromTheOldAgent(t *testing.T) {
 		}
 	})
 }
+
+// TestBackToThePreviousPlan changes a plan to one that fails, and back: what that one has done to the machine is no longer what the first
+// one made, so the first one is applied again, once.
+func TestBackToThePreviousPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := `{"instructions":[{"name":"one","command":"ok","args":["good"]}]}`
+		m := newMachine(t, good)
+		stop := m.start()
+		for _, text := range []string{good, `{"instructions":[{"name":"one","command":"bad","args":["bad"]}]}`, good} {
+			if err := m.WriteFile("/plans/a.plan", []byte(text), fs.WithMode(0o600)); err != nil {
+				t.Fatal(err)
+			}
+			m.plan.refresh()
+			m.plan.deliver()
+			time.Sleep(10 * time.Second)
+		}
+		stop()
+		stop = m.start()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		stop()
+		var ran []string
+		for _, c := range m.Runs() {
+			ran = append(ran, c.Args[0])
+		}
+		if diff := cmp.Diff([]string{"good", "bad", "good"}, ran); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

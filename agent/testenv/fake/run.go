@@ -50,7 +50,11 @@ func (h *Host) Run(ctx context.Context, command run.Command) (run.Result, error)
 		result.Resumed = true
 		return result, err
 	}
-	if err := ctx.Err(); err != nil {
+	err := ctx.Err()
+	if command.ResumeOnly {
+		err = run.ErrNotRunning
+	}
+	if err != nil {
 		h.mu.Unlock()
 		return noResult, err
 	}

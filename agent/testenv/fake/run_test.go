@@ -21,6 +21,11 @@ func TestRunWithRunDir(t *testing.T) {
 		}
 	})
 	command := run.Command{Path: "slow", RunDir: "/runs/1", Unit: "unit-1"}
+	resume := command
+	resume.ResumeOnly = true
+	if _, err := h.Run(t.Context(), resume); !errors.Is(err, run.ErrNotRunning) {
+		t.Errorf("got %v", err)
+	}
 	detaching, detach := context.WithCancelCause(t.Context())
 	go func() { <-began; detach(run.ErrDetach) }()
 	if _, err := h.Run(detaching, command); !errors.Is(err, run.ErrDetach) {
@@ -31,7 +36,7 @@ func TestRunWithRunDir(t *testing.T) {
 	}
 	close(finish)
 	for range 2 {
-		if got, err := h.Run(t.Context(), command); err != nil || got.ExitCode != 3 || !got.Resumed {
+		if got, err := h.Run(t.Context(), resume); err != nil || got.ExitCode != 3 || !got.Resumed {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}

@@ -84,6 +84,9 @@ put_in_place() {
 	drop_in=$unit_dir/$SERVICE.service.d/10-directories.conf
 	for_each_file compare
 	[ -z "$packaged" ] || [ ! -f "$unit_file" ] || changed=true
+	# An earlier run has written files, and was interrupted before the restart. The running agent may be another one than the unit's.
+	pending=$config_dir/install-pending
+	[ ! -e "$pending" ] || changed=true keeps_journal=''
 	if [ -z "$changed" ] && systemctl is-active --quiet "$SERVICE" </dev/null; then
 		put_names
 		info "The agent is installed and running, nothing changed"
@@ -99,11 +102,13 @@ put_in_place() {
 	[ -z "$changed" ] || hold_agent
 	finished=true
 	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "Cannot write $odd_config.before"
+	touch "$pending" || fail "Cannot write $pending"
 	for_each_file put
 	put_names
 	[ -z "$packaged" ] || remove_unpackaged
 	if [ -n "$transaction" ]; then
 		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
+		rm -f "$pending"
 		sync_disk
 		info "The agent is installed; it starts when the machine boots into this transaction"
 		return 0
@@ -113,5 +118,6 @@ put_in_place() {
 	sync_disk
 	info "Starting the service $SERVICE"
 	systemctl restart "$SERVICE" </dev/null || fail "The service $SERVICE did not start; see journalctl -u $SERVICE"
+	rm -f "$pending"
 	info "The agent is running; follow its log with journalctl -u $SERVICE -f"
 }
