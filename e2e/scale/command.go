@@ -141,6 +141,10 @@ func (o *options) runMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	clusters, workers := o.clusters(sizes[len(sizes)-1])
+	if err := allowFiles(clusters*(workers+1), clusters, 1); err != nil {
+		return err
+	}
 	runs, err := measureAll(ctx, sizes, o.unit(), o.measure, figures.Table)
 	if err != nil {
 		return err
@@ -175,7 +179,7 @@ func (o *options) runAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := allowFiles(sizes[len(sizes)-1], o.replicas); err != nil {
+	if err := allowFiles(sizes[len(sizes)-1], 0, o.replicas); err != nil {
 		return err
 	}
 	runs, err := measureAll(ctx, sizes, "agents", o.measureAgents, figures.AgentTable)
@@ -232,14 +236,19 @@ func (o *options) evaluate(runs []figures.Run) error {
 	return verdict
 }
 
+// clusters are how many clusters of how many workers a size is.
+func (o *options) clusters(size int) (clusters, workers int) {
+	if o.workers > 0 {
+		return size, o.workers
+	}
+	return 1, size
+}
+
 // measure measures one size, with a hub and a provider of its own: one cluster of so many workers, or so many clusters.
 func (o *options) measure(ctx context.Context, size int) (run figures.Run, err error) {
 	fmt.Printf("=== %d %s\n", size, o.unit())
 	err = o.inDirectory(ctx, func(ctx context.Context, dir string) (err error) {
-		clusters, workers := 1, size
-		if o.workers > 0 {
-			clusters, workers = size, o.workers
-		}
+		clusters, workers := o.clusters(size)
 		e := newEnvironment(o, dir, clusters, workers)
 		defer func() { err = errors.Join(err, e.stop()) }()
 		run, err = e.measure(ctx)

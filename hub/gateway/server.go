@@ -181,7 +181,7 @@ func (s *Server) Start(ctx context.Context) error {
 		server.RegisterOnShutdown(s.opts.Peers.StopPublishing)
 	}
 	served := make(chan error, 1)
-	limited := connlimit.Listen(session.Listener(listener), connlimit.Defaults)
+	limited := connlimit.Listen(session.Listener(connlimit.ReserveFiles(listener, s.outOfFiles())), connlimit.Defaults)
 	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
 	s.listening.Store(true)
 	s.log.Info("Gateway listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
@@ -198,6 +198,17 @@ func (s *Server) Start(ctx context.Context) error {
 		s.log.Info("Requests were aborted when the gateway stopped", "after", shutdownGrace.String())
 	}
 	return nil
+}
+
+// outOfFiles logs, once a minute, that connections are refused since too many files are open.
+func (s *Server) outOfFiles() func(limit uint64) {
+	logged := ratelimit.New(1.0/60, 1)
+	return func(limit uint64) {
+		if _, ok := logged.Take(""); ok {
+			s.log.Error(nil, "Refusing connections: nearly as many files are open as the limit allows; raise it, such as by LimitNOFILE of the unit",
+				"limit", limit)
+		}
+	}
 }
 
 func (s *Server) httpServer() *http.Server {
