@@ -24,6 +24,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
+// agentHelp ends the messages about an agent that has not started.
+const agentHelp = "; if this lasts, run on the machine: systemctl status rancher-system-agent, then system-agent doctor"
+
 const configPath = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
 
 // content returns a file of a plan.
@@ -70,7 +73,7 @@ func TestProvisionOneMachine(t *testing.T) {
 		r.AwaitCondition(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
 		r.AwaitCondition(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.Name+": "+message)
 	}
-	waits("WaitingForAgent", "Waiting for the agent to check in and apply the first plan")
+	waits("WaitingForAgent", "Waiting for the agent to check in and apply the first plan"+agentHelp)
 	a.Take()
 	waits("ApplyingPlan", "Waiting for the agent to apply the plan")
 	a.Succeed("kubelet")
@@ -343,5 +346,5 @@ func TestProvisionTokensLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.AwaitCondition(r.ControlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
-		"Configuring first etcd node "+a.Name+": Waiting for the agent to check in and apply the first plan")
+		"Configuring first etcd node "+a.Name+": Waiting for the agent to check in and apply the first plan"+agentHelp)
 }

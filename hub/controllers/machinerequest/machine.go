@@ -41,7 +41,7 @@ func newMachine(cluster *clusterv1.Cluster, name string, request machineRequest)
 	if request.controlPlane {
 		labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
-	if request.nodeName != "" && len(request.nodeName) <= 63 {
+	if request.nodeName != "" {
 		labels[rkev1.NodeNameLabel] = request.nodeName
 	}
 	if os := request.labels[rkev1.OSLabel]; os != "" {

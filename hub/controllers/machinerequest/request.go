@@ -53,6 +53,10 @@ func parseRequest(data []byte) (machineRequest, error) {
 	if request.nodeName != "" && len(validation.IsDNS1123Subdomain(request.nodeName)) > 0 {
 		return machineRequest{}, fmt.Errorf("the node name %q is not a valid name", request.nodeName)
 	}
+	// It becomes the value of a label.
+	if len(request.nodeName) > validation.LabelValueMaxLength {
+		return machineRequest{}, fmt.Errorf("the node name %q has more than %d characters", request.nodeName, validation.LabelValueMaxLength)
+	}
 	var err error
 	if request.labels, err = parseLabels(header(rkev1.HeaderLabels)); err != nil {
 		return machineRequest{}, err

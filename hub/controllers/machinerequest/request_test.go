@@ -31,6 +31,8 @@ func TestParseRequest(t *testing.T) {
 		{name: "no ID", data: `{"role-worker":["true"]}`, err: "no ID"},
 		{name: "no role", data: `{"id":["abc"],"role-worker":["yes"]}`, err: "--worker"},
 		{name: "bad node name", data: `{"id":["a"],"role-worker":["true"],"node-name":["A b"]}`, err: "node name"},
+		{name: "long node name", data: `{"id":["a"],"role-worker":["true"],"node-name":["` + strings.Repeat("n", 64) + `"]}`,
+			err: "has more than 63 characters"},
 		{name: "label of the hub", data: `{"id":["a"],"role-worker":["true"],"labels":["rke.cattle.io/init-node=true"]}`, err: "reserved"},
 		{name: "label of Cluster API", data: `{"id":["a"],"role-worker":["true"],"labels":["cluster.x-k8s.io/cluster-name=b"]}`, err: "reserved"},
 		{name: "bad label", data: `{"id":["a"],"role-worker":["true"],"labels":["a=b c"]}`, err: `"a=b c" is not valid`},

@@ -1,6 +1,7 @@
 package managementcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ const (
 	maxVersionBody = 64 << 10
 	// minRetry to maxRetry is the time after which a cluster is observed again.
 	minRetry, maxRetry = time.Second, time.Minute
+	// uncountedRetry is the time where its Nodes cannot be counted. An API server that has just started may refuse what it allows later.
+	uncountedRetry = 5 * time.Minute
 	// maxErrorText is how much of an error is logged, in bytes: it may be the cluster's.
 	maxErrorText = 1 << 10
 )
@@ -45,12 +48,15 @@ type nodeWatchers struct {
 	config  func(management string) *rest.Config
 	changed func(management string)
 	byName  map[string]*nodeWatcher
+	// uncountedRetry is the constant; tests set a shorter time.
+	uncountedRetry time.Duration
 }
 
 func (w *nodeWatchers) start(ctx context.Context, config func(string) *rest.Config, changed func(string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ctx, w.config, w.changed, w.byName = ctx, config, changed, map[string]*nodeWatcher{}
+	w.uncountedRetry = cmp.Or(w.uncountedRetry, uncountedRetry)
 }
 
 // watch starts the watch of a cluster, unless it runs, and returns what it has observed.
@@ -60,7 +66,7 @@ func (w *nodeWatchers) watch(name string) observation {
 	one := w.byName[name]
 	if one == nil {
 		ctx, cancel := context.WithCancel(w.ctx)
-		one = &nodeWatcher{cancel: cancel, changed: func() { w.changed(name) }}
+		one = &nodeWatcher{cancel: cancel, changed: func() { w.changed(name) }, uncountedRetry: w.uncountedRetry}
 		w.byName[name] = one
 		go one.run(ctx, name, w.config(name))
 	}
@@ -79,8 +85,9 @@ func (w *nodeWatchers) stop(name string) {
 // nodeWatcher watches the Nodes of one cluster. It reads the version whenever a watch begins: a watch ends when the cluster's API server is
 // replaced.
 type nodeWatcher struct {
-	cancel  context.CancelFunc
-	changed func()
+	cancel         context.CancelFunc
+	changed        func()
+	uncountedRetry time.Duration
 
 	mu       sync.Mutex
 	observed observation
@@ -103,7 +110,8 @@ func (w *nodeWatcher) update(change func(*observation)) {
 	}
 }
 
-// run observes the cluster until ctx ends, or until it turns out that its Nodes cannot be counted: then the version is known nevertheless.
+// run observes the cluster until ctx ends. Where its Nodes cannot be counted, the version is known nevertheless, and both are requested
+// again from time to time.
 func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config) {
 	log := ctrl.Log.WithName("managementcluster").WithValues("Cluster", name)
 	nodes, err1 := newNodeSet(config)
@@ -112,18 +120,20 @@ func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config)
 		log.Error(err, "Failed to watch the Nodes of the cluster")
 		return
 	}
+	level := 0 // of the log: a cluster whose Nodes cannot be counted is logged once
 	for delay := minRetry; ; delay = min(2*delay, maxRetry) {
 		begin := time.Now()
 		err := w.observe(ctx, nodes, versions)
+		wait := delay
 		switch {
 		case ctx.Err() != nil:
 			return
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), errors.Is(err, clusternodes.ErrTooMany):
 			// The manifest of a legacy agent does not let the hub read Nodes, and an API may have none.
 			w.update(func(o *observation) { o.nodes, o.counted = 0, false })
-			log.Info("Not counting the Nodes of the cluster: it has none or too many, or the hub may not list them",
+			log.V(level).Info("Not counting the Nodes of the cluster: it has none or too many, or the hub may not list them",
 				"error", message.Bound(err.Error(), maxErrorText))
-			return
+			nodes.names, level, wait = nil, 1, w.uncountedRetry
 		case err != nil:
 			nodes.names = nil
 			log.V(1).Info("Watching the Nodes of the cluster failed, retrying", "error", message.Bound(err.Error(), maxErrorText))
@@ -134,7 +144,7 @@ func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(delay/2 + rand.N(delay)):
+		case <-time.After(wait/2 + rand.N(wait)):
 		}
 	}
 }

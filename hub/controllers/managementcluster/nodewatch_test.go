@@ -18,9 +18,9 @@ import (
 // api is an API server with a version and Nodes, and counts what it is asked.
 type api struct {
 	*httptest.Server
-	versions, lists, watches atomic.Int32
-	forbidden                bool
-	events                   chan string
+	versions, lists, watches, refused atomic.Int32
+	forbidden                         atomic.Bool
+	events                            chan string
 }
 
 const node = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q,"resourceVersion":%q}}`
@@ -34,7 +34,8 @@ func newAPI(t *testing.T) *api {
 	})
 	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if a.forbidden {
+		if a.forbidden.Load() {
+			a.refused.Add(1)
 			w.WriteHeader(http.StatusForbidden)
 			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
 				"code": 403, "message": "no"})
@@ -64,10 +65,10 @@ func newAPI(t *testing.T) *api {
 }
 
 // watching returns what tells of changes, after the first look at a cluster.
-func watching(t *testing.T, a *api) (*nodeWatchers, chan string) {
+func watching(t *testing.T, a *api, uncountedRetry time.Duration) (*nodeWatchers, chan string) {
 	t.Helper()
 	changed := make(chan string, 100)
-	w := &nodeWatchers{}
+	w := &nodeWatchers{uncountedRetry: uncountedRetry}
 	w.start(t.Context(), func(name string) *rest.Config { return &rest.Config{Host: a.URL, UserAgent: name} },
 		func(name string) { changed <- name })
 	w.watch("c-m-a")
@@ -92,7 +93,7 @@ func await(t *testing.T, w *nodeWatchers, changed chan string, what string, met 
 
 func TestNodeWatch(t *testing.T) {
 	a := newAPI(t)
-	w, changed := watching(t, a)
+	w, changed := watching(t, a, 0)
 	await(t, w, changed, "one Node", func(f observation) bool {
 		return f.version != nil && f.version.GitVersion == "v1.36.3+k3s1" && f.counted && f.nodes == 1
 	})
@@ -141,11 +142,26 @@ func TestEndlessVersion(t *testing.T) {
 // TestNodeWatchForbidden: a cluster whose version can be read is ready, and a watch of Nodes that is forbidden is not retried at once.
 func TestNodeWatchForbidden(t *testing.T) {
 	a := newAPI(t)
-	a.forbidden = true
-	w, changed := watching(t, a)
+	a.forbidden.Store(true)
+	w, changed := watching(t, a, 0)
 	await(t, w, changed, "the version", func(f observation) bool { return f.version != nil && !f.counted })
 	time.Sleep(3 * time.Second)
 	if versions := a.versions.Load(); versions > 3 {
 		t.Errorf("asked for the version %d times", versions)
 	}
+}
+
+// TestNodeWatchForbiddenAtFirst: an API server that is starting may forbid what it allows later. Its Nodes are counted then, without
+// another connection of its agent.
+func TestNodeWatchForbiddenAtFirst(t *testing.T) {
+	a := newAPI(t)
+	a.forbidden.Store(true)
+	w, changed := watching(t, a, 100*time.Millisecond)
+	for deadline := time.Now().Add(20 * time.Second); a.refused.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("Nodes were not requested")
+		}
+	}
+	a.forbidden.Store(false)
+	await(t, w, changed, "one Node", func(f observation) bool { return f.version != nil && f.counted && f.nodes == 1 })
 }

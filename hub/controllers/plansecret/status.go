@@ -49,9 +49,9 @@ func condition(s *scope) metav1.Condition {
 	case rollout.ProgressPending:
 		return c(metav1.ConditionUnknown, "Pending", "Waiting for the agent to start applying the plan"+attempt(s.retry))
 	case rollout.ProgressPaused:
-		return c(metav1.ConditionUnknown, "Paused", "The plan is paused on the machine")
+		return c(metav1.ConditionUnknown, "Paused", rollout.PausedMessage(s.secret.Name))
 	case rollout.ProgressCanceled:
-		return c(metav1.ConditionFalse, "Canceled", "The plan was canceled on the machine")
+		return c(metav1.ConditionFalse, "Canceled", rollout.CanceledMessage(s.secret.Name))
 	}
 	return c(metav1.ConditionUnknown, rkev1.WaitingForPlanReason, "Waiting for the first plan to be delivered")
 }

@@ -38,6 +38,11 @@ func TestCondition(t *testing.T) {
 			metav1.Condition{Status: "Unknown", Reason: "Applying", Message: "Waiting for the agent to apply the plan (attempt 3 of 10)"},
 		},
 		"applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplied}}, metav1.Condition{Status: "True", Reason: "Applied"}},
+		"paused": {
+			scope{report: rollout.Report{Progress: rollout.ProgressPaused}, secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plan"}}},
+			metav1.Condition{Status: "Unknown", Reason: "Paused",
+				Message: "The plan is paused by annotation plan.cattle.io/paused of Secret plan: remove the annotation to continue"},
+		},
 		"applied and unhealthy": {
 			scope{report: rollout.Report{Progress: rollout.ProgressApplied, Unhealthy: []string{"etcd", "kubelet"}}},
 			metav1.Condition{Status: "True", Reason: "Applied"},

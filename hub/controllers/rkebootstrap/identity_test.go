@@ -35,7 +35,12 @@ func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
 
 func TestPlanSecret(t *testing.T) {
 	bootstrap, machine := testObjects()
-	bootstrap.Annotations[rkev1.BootstrapTokenHashAnnotation] = "from a template"
+	// Those of a node driver's RKEBootstrap are all addresses, those of the plan Secret the selected ones.
+	bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation] = `{"internal":["10.0.0.1","10.0.0.2"]}`
+	for _, ofOthers := range []string{rkev1.BootstrapTokenHashAnnotation, rkev1.NodeLabelsAnnotation, rkev1.SnapshotChecksumsAnnotation,
+		rkev1.AgentLastSeenAnnotation, rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation} {
+		bootstrap.Annotations[ofOthers] = "from a template"
+	}
 	got := planSecret(bootstrap, machine, "")
 	if got.Name != "custom-0123456789ab-machine-plan" || got.Type != rkev1.MachinePlanSecretType {
 		t.Errorf("got Secret %s of type %s", got.Name, got.Type)

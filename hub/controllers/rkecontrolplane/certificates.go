@@ -16,6 +16,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/certificates"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/plans"
@@ -96,9 +97,10 @@ func (r *Reconciler) setExpiry(ctx context.Context, m *machine, end time.Time) e
 }
 
 // renewCertificates creates a CertificateRotation when a certificate ends soon, unless the cluster does not want that, or is doing
-// something else.
+// something else. An operation that was paused before it began lets the rotation go first.
 func (r *Reconciler) renewCertificates(ctx context.Context, s *scope, all []certificates.Certificate) error {
-	if s.operation != nil || !s.bootstrapped() || !renewsCertificates(s.controlPlane) {
+	busy := s.operation != nil && operation.Precedence(s.operation) >= 0
+	if busy || !s.bootstrapped() || !renewsCertificates(s.controlPlane) {
 		return nil
 	}
 	first, due, again := certificates.Due(r.Now(), all, s.rotations)

@@ -15,6 +15,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/certificates"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -86,6 +87,26 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	s.machines[0].state.LastSeen = r.Now()
 	if err := r.watchCertificates(t.Context(), s); err != nil || len(rotationsOf(t, r)) != 2 {
 		t.Errorf("%v, %+v", err, rotationsOf(t, r))
+	}
+}
+
+// TestCertificatesAreRenewedBesidePausedOperation: an operation that was paused before it began may wait for ever, and other operations go
+// first. One that was paused in its middle is waited for.
+func TestCertificatesAreRenewedBesidePausedOperation(t *testing.T) {
+	now := time.Date(2026, 11, 1, 23, 0, 0, 0, time.UTC)
+	for phase, want := range map[operationv1.Phase]int{operationv1.PhasePending: 1, operationv1.PhaseInProgress: 0} {
+		r, s := certified(t, now, now.AddDate(0, 0, 30))
+		paused := &operationv1.ETCDSnapshotSave{}
+		paused.Spec.Paused, paused.Status.Phase = true, phase
+		s.operation = paused
+		if err := r.watchCertificates(t.Context(), s); err != nil || len(rotationsOf(t, r)) != want {
+			t.Fatalf("%s: %v, %+v", phase, err, rotationsOf(t, r))
+		}
+		for _, created := range rotationsOf(t, r) {
+			if next := operation.Next([]operationv1.Operation{paused, &created}); next != operationv1.Operation(&created) {
+				t.Errorf("next is %s %s", operationv1.Kind(next), next.GetName())
+			}
+		}
 	}
 }
 

@@ -79,12 +79,9 @@ func (s *scope) otherBucket(file rkev1.ETCDSnapshotFile) string {
 	if !s3Location.MatchString(file.Location) {
 		return "the ETCDSnapshot has no valid snapshotFile.location"
 	}
-	configured := *file.S3 // nothing else is known of a configuration that the hub does not write
-	for _, m := range s.machines {
-		if m.state.Etcd && !m.state.Deleting && !s.controlPlane.Spec.UnmanagedConfig {
-			configured = render.SnapshotBucket(s.inputs, m.inputs)
-			break
-		}
+	configured, known := s.configuredBucket()
+	if !known {
+		configured = *file.S3
 	}
 	// The location is as RKE2 and k3s make it.
 	switch location := fmt.Sprintf("s3://%s/%s", configured.Bucket, path.Join(configured.Folder, file.Name)); {
@@ -97,6 +94,17 @@ func (s *scope) otherBucket(file rkev1.ETCDSnapshotFile) string {
 		return fmt.Sprintf("it is at the endpoint %q, and the cluster uses %q", file.S3.Endpoint, configured.Endpoint)
 	}
 	return ""
+}
+
+// configuredBucket is where in S3 the machines with etcd copy their snapshots; the bucket is empty for nowhere. It is not known of a
+// configuration that the hub does not write, nor without such a machine.
+func (s *scope) configuredBucket() (bucket rkev1.ETCDSnapshotS3, known bool) {
+	for _, m := range s.machines {
+		if m.state.Etcd && !m.state.Deleting && !s.controlPlane.Spec.UnmanagedConfig {
+			return render.SnapshotBucket(s.inputs, m.inputs), true
+		}
+	}
+	return rkev1.ETCDSnapshotS3{}, false
 }
 
 // deleteSnapshot deletes the ETCDSnapshot of an operation once the cluster does not list its file, unless it has changed since it was read:

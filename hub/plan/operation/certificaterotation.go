@@ -69,9 +69,12 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 			return busy(in, wanted(in, func(m Machine) bool { return m.Server() }))
 		},
 		steps: []step{{name: operationv1.StepRotate, task: TaskRotateCertificates, machines: all, timeout: rotationTimeout, inTurn: true,
-			title: "Replacing the certificates", doing: "replace the certificates"}},
+			skipDeleted: true, title: "Replacing the certificates", doing: "replace the certificates"}},
 		done: func(s *operationv1.Status) string {
-			return "The certificates were replaced on " + joinMachines(s)
+			if rotated := joinMachines(s); rotated != "" {
+				return "The certificates were replaced on " + rotated
+			}
+			return "No certificates were replaced: the Machines were deleted"
 		},
 	}
 }

@@ -108,6 +108,29 @@ func TestCertificateRotation(t *testing.T) {
 	}
 }
 
+// TestCertificateRotationWithoutDeleted: a Machine that is deleted in the meantime needs no new certificates, and ends nothing for others.
+func TestCertificateRotationWithoutDeleted(t *testing.T) {
+	for name, remove := range map[string]func(*Inputs){
+		"being deleted": func(in *Inputs) { in.Machines[2].Deleting = true },
+		"gone":          func(in *Inputs) { in.Machines = in.Machines[:2] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec1", "w1", "w2")}
+			Decide(op, in)
+			remove(&in)
+			if d := Decide(op, in); len(d.Tasks) != 2 || op.Status.Phase != operationv1.PhaseInProgress {
+				t.Fatalf("got %+v, %+v", d, op.Status)
+			}
+			in.Machines[0].Has, in.Machines[1].Has = true, true
+			Decide(op, in)
+			c := conditions.Get(op, operationv1.SucceededCondition)
+			if op.Status.Phase != operationv1.PhaseSucceeded || c.Message != "The certificates were replaced on ec1, w1" {
+				t.Errorf("got %+v", op.Status)
+			}
+		})
+	}
+}
+
 func TestCertificateRotationOfServices(t *testing.T) {
 	in := Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: append(roles("e1", "c1", "w1"),
 		Machine{Machine: rollout.Machine{Name: "new-w", Worker: true, HasPlanSecret: true}})}

@@ -113,11 +113,13 @@ func names(machines []Machine, want func(Machine) bool) (names []string) {
 	return names
 }
 
-// joinMachines names the machines of a step.
+// joinMachines names the machines of a step that has succeeded, without those that were deleted, which have a message.
 func joinMachines(s *operationv1.Status) string {
 	var names []string
 	for _, m := range s.Machines {
-		names = append(names, m.Name)
+		if m.Message == "" {
+			names = append(names, m.Name)
+		}
 	}
 	return message.JoinNames(names, maxNames)
 }

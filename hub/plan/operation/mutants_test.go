@@ -127,7 +127,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 	// Where few simulations need a rule, the first of them is near.
 	first := map[string]uint64{"a deletion does not wait for restarts": 100, "an outdated operation counts": 70,
-		"a snapshot does not wait for restarts": 45, "an ETCDSnapshot is deleted while its file is listed": 30, "nothing has a time limit": 35}
+		"a snapshot does not wait for restarts": 45, "an ETCDSnapshot is deleted while its file is listed": 380, "nothing has a time limit": 35}
 	for name, mutate := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,11 @@ const startPatience = 5 * time.Minute
 func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 	wanted := func(in Inputs) []string {
 		return names(in.Machines, func(m Machine) bool {
-			return m.Etcd && (op.Spec.MachineName == "" || m.Name == op.Spec.MachineName)
+			if op.Spec.MachineName == "" {
+				// A machine that has no plan yet has no data, and may never join.
+				return m.Etcd && m.Progress != rollout.ProgressNone
+			}
+			return m.Etcd && m.Name == op.Spec.MachineName
 		})
 	}
 	return kind{

@@ -47,9 +47,12 @@ func TestSnapshotSave(t *testing.T) {
 	in.Bootstrapped = true
 	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
 	worker := Machine{Machine: rollout.Machine{Name: "w", Worker: true, HasPlanSecret: true, Progress: rollout.ProgressApplied}}
-	in.Machines = []Machine{machine("a", rollout.ProgressApplied, false), machine("b", rollout.ProgressApplying, false), worker}
+	in.Machines = []Machine{machine("new", rollout.ProgressNone, false)}
 	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
-	in.Machines[1].Progress = rollout.ProgressApplied
+	// A machine without a plan, which may never join, keeps no other one from saving its snapshot.
+	in.Machines = append(in.Machines, machine("a", rollout.ProgressApplied, false), machine("b", rollout.ProgressApplying, false), worker)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Machines[2].Progress = rollout.ProgressApplied
 	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
 	if op.Status.Step != operationv1.StepSave {
 		t.Errorf("step %q", op.Status.Step)
@@ -104,6 +107,12 @@ func TestSnapshotSaveOnOneMachine(t *testing.T) {
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressFailed, false),
 		machine("b", rollout.ProgressApplied, false)}}
 	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
+
+	// One that is named is waited for.
+	op = save()
+	op.Spec.MachineName = "b"
+	in.Machines[1].Progress = rollout.ProgressNone
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
 
 	op = save()
 	op.Spec.MachineName = "worker"

@@ -59,6 +59,7 @@ type Reason struct {
 var table = []Reason{
 	{Name: rollout.ReasonPlanFailed, Status: metav1.ConditionFalse, Sensitive: true},
 	{Name: rollout.ReasonPlanInvalid, Status: metav1.ConditionFalse},
+	{Name: rollout.ReasonPlanPaused, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonPlanCanceled, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonDrainFailed, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonEtcdLost, Status: metav1.ConditionFalse},

@@ -19,14 +19,32 @@ func JoinURL(c Cluster, address string) string {
 	return "https://" + net.JoinHostPort(address, strconv.Itoa(port))
 }
 
+// listenPort is the argument with the port of the Kubernetes API. Only k3s has it.
+const listenPort = "https-listen-port"
+
 // APIPort is the TCP port of the Kubernetes API on the cluster's servers. Only k3s lets a cluster choose it.
 func APIPort(c Cluster) int {
 	if c.Release.Runtime == release.K3s {
-		if port, err := toInt(c.Spec.MachineGlobalConfig.Data["https-listen-port"]); err == nil {
+		if port, err := toInt(c.Spec.MachineGlobalConfig.Data[listenPort]); err == nil {
 			return int(port.(int64))
 		}
 	}
 	return release.APIServerPort
+}
+
+// checkListenPort refuses a port that not all servers have: which one a machine or a client is to use for a server is known of all alike.
+func (b *builder) checkListenPort() {
+	if !b.Machine.server() || b.Cluster.Release.Runtime != release.K3s {
+		return
+	}
+	port, set := b.args[listenPort].(int64)
+	if !set {
+		port = release.APIServerPort
+	}
+	if common := APIPort(b.Cluster); int(port) != common {
+		b.problems.fail(b.fieldOf(listenPort), "must be set in machineGlobalConfig, for all servers alike: machines and clients use port %d",
+			common)
+	}
 }
 
 // loopback is the address at which probes reach the machine's own components: what the cluster prefers, or else that of IPv6 where its

@@ -16,6 +16,7 @@ import (
 
 // addConfig adds the distribution's configuration file and the files that it refers to.
 func (b *builder) addConfig() {
+	b.checkListenPort()
 	b.addEtcdArgs()
 	b.addRoleArgs()
 	b.addPrime()

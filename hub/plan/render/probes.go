@@ -61,12 +61,8 @@ func (b *builder) addCalicoProbe() {
 
 func (b *builder) addControlPlaneProbes() {
 	tls := b.dataDir + "/server/tls/"
-	port := release.APIServerPort
-	if p, ok := b.args["https-listen-port"].(int64); ok && b.Cluster.Release.Runtime == release.K3s {
-		port = int(p)
-	}
 	b.probe(APIServerProbe, plans.HTTPGetAction{
-		URL:        b.local("https", port, "/readyz"),
+		URL:        b.local("https", APIPort(b.Cluster), "/readyz"),
 		CACert:     tls + "server-ca.crt",
 		ClientCert: tls + "client-kube-apiserver.crt",
 		ClientKey:  tls + "client-kube-apiserver.key",

@@ -15,11 +15,13 @@ type Election struct {
 }
 
 // Elect chooses the init node. The present one is kept while possible. designated is the ID of a machine; if it is not empty, no other
-// machine is ever chosen. bootstrapped is set once the cluster has been started: from then on only a machine with its data may be chosen,
-// since any other would start a second cluster.
+// machine starts the cluster. bootstrapped is set once the cluster has been started: from then on only a machine with its data may be
+// chosen, since any other would start a second cluster. The designated machine is preferred then, and not waited for.
 func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 	if designated != "" {
-		return electDesignated(machines, designated)
+		if e := electDesignated(machines, designated, bootstrapped); e.Init != "" || !bootstrapped {
+			return e
+		}
 	}
 	machines = sortedByName(machines)
 	var candidates, voters, live, leaving []*Machine
@@ -95,13 +97,24 @@ func noVoter(candidates []*Machine) Election {
 		"Register one if there is none, and restore the cluster from an etcd snapshot with an ETCDSnapshotRestore; or delete and recreate it"}}
 }
 
-func electDesignated(machines []Machine, id string) Election {
-	for _, m := range machines {
-		if m.ID == id {
+// electDesignated chooses the machine with an ID if it may be the init node.
+func electDesignated(machines []Machine, id string, bootstrapped bool) Election {
+	why := "not registered yet"
+	for i := range machines {
+		m := &machines[i]
+		switch {
+		case m.ID != id:
+		case m.Deleting:
+			why = m.Name + " is being deleted"
+		case !m.Etcd:
+			why = m.Name + " does not have the role etcd"
+		case !m.HasPlanSecret:
+			why = m.Name + " has no plan Secret yet"
+		case !bootstrapped || m.hasData(machines):
 			return Election{Init: m.Name}
 		}
 	}
-	return waitForInitNode("Waiting for the machine with ID " + id + ", the designated init node, to be registered")
+	return waitForInitNode("Waiting for the machine with ID " + id + ", the designated init node: " + why)
 }
 
 func waitForInitNode(message string) Election {
