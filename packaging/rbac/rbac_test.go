@@ -16,9 +16,8 @@ const usageVariable = "DROVER_API_USED"
 
 // unseen are rights that no integration test uses, each with what uses it.
 var unseen = map[string]string{
-	"leases.coordination.k8s.io":        "a hub with an embedded API server elects no leader; e2e/replicas does",
-	"patch tokens.management.cattle.io": "a user has left a group (hub/identity/usertokens)",
-	"patch events":                      "an Event that was recorded is recorded again soon (client-go's recorder)",
+	"leases.coordination.k8s.io": "a hub with an embedded API server elects no leader; e2e/replicas does",
+	"patch events":               "an Event that was recorded is recorded again soon (client-go's recorder)",
 	"delete clusterregistrationtokens.management.cattle.io": "a token of \"hub node-command\" has ended " +
 		"(controllers/clusterregistrationtoken)",
 	"list pods": "the Pod of a Job that has failed is asked why (hub/nodedriver/jobs), but an embedded API server has no Pods; " +
