@@ -90,8 +90,8 @@ func TestRestoredSpecRefuses(t *testing.T) {
 		found    bool
 		text     string
 	}{
-		"not found":        {&rkev1.ETCDSnapshot{}, false, "does not exist"},
-		"another cluster":  {other, true, `is of the Cluster "d"`},
+		"not found":       {&rkev1.ETCDSnapshot{}, false, "does not exist"},
+		"another cluster": {other, true, `is of the Cluster "d"`},
 		"failed": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}, SnapshotFile: rkev1.ETCDSnapshotFile{Status: "failed"}},
 			true, "could not be saved"},
 		"without metadata": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}}, true, "does not hold the configuration"},
