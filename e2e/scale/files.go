@@ -26,8 +26,8 @@ func allowFiles(agents, clusters, replicas int) error {
 		return nil // Go has raised the limit to the maximum
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: need, Max: need}); err != nil {
-		return fmt.Errorf("--sizes: %d agents in %d clusters need %d open files, and the limit is %d; raise it with ulimit -n %d, or measure fewer",
-			agents, clusters, need, limit.Max, need)
+		return fmt.Errorf("--sizes: %d agents in %d clusters need %d open files, and the limit is %d; raise it with "+
+			"ulimit -n %d, or measure fewer", agents, clusters, need, limit.Max, need)
 	}
 	return nil
 }

@@ -93,7 +93,8 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 	if m.State == nil {
 		m.State = &State{Name: m.Name, Files: map[string][]byte{}}
 	}
-	if err := errors.Join(addPrograms(box, m.Driver), box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box), m.writeFiles(box)); err != nil {
+	err = errors.Join(addPrograms(box, m.Driver), box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box), m.writeFiles(box))
+	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}
 	s.Driver, err = plugin.Start(ctx, box, plugin.Options{

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPublishedVSphere makes a machine with the driver vmwarevsphere of rancher-machine, at VMware's simulator of a vCenter, and removes it.
-// The driver puts the user data onto a CD, which a program reads that is not of this repository.
+// TestPublishedVSphere makes a machine with the driver vmwarevsphere of rancher-machine, at VMware's simulator of a vCenter, and removes
+// it. The driver puts the user data onto a CD, which a program reads that is not of this repository.
 func TestPublishedVSphere(t *testing.T) {
 	program, runner := published(t)
 	address := startVCenter(t)
@@ -74,8 +74,8 @@ func TestPublishedVSphere(t *testing.T) {
 		Runcmd   []string
 		Users    []struct{ Name string }
 	}
-	if err := yaml.Unmarshal(readCD(t, cd, "user-data"), &config); err != nil || len(config.Packages) != 1 || config.Hostname != "pool-1-host" ||
-		len(config.Runcmd) != 1 || len(config.Users) == 0 {
+	if err := yaml.Unmarshal(readCD(t, cd, "user-data"), &config); err != nil || len(config.Packages) != 1 ||
+		config.Hostname != "pool-1-host" || len(config.Runcmd) != 1 || len(config.Users) == 0 {
 		t.Errorf("the user data is %+v, %v", config, err)
 	}
 	if meta := readCD(t, cd, "meta-data"); !bytes.Contains(meta, []byte("local-hostname: pool-1")) {

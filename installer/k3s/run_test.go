@@ -71,8 +71,8 @@ func TestRestartStamp(t *testing.T) {
 // TestVariables: the service runs with the variables that it was given last. What an earlier installation has not noted is no change.
 func TestVariables(t *testing.T) {
 	m := machine(t)
-	installed := []string{"daemon-reload", "enable k3s.service"}
-	restarted := append(installed[:2:2], "--no-block restart k3s.service")
+	const reload, enable = "daemon-reload", "enable k3s.service"
+	installed, restarted := []string{reload, enable}, []string{reload, enable, "--no-block restart k3s.service"}
 	m.MustRun("RESTART_STAMP=one")
 	if err := os.Remove(m.Root + "/" + sumFile); err != nil {
 		t.Fatal(err)

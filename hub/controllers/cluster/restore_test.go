@@ -74,8 +74,8 @@ func TestRestoredSpecInvalid(t *testing.T) {
 		WithObjects(cluster, snapshot).WithInterceptorFuncs(interceptor.Funcs{Patch: refuse}).Build()
 	s := &scope{cluster: cluster}
 	err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s)
-	if err != nil || len(s.invalid) != 1 || s.invalid[0].Reason != "SnapshotInvalid" || !strings.Contains(s.invalid[0].Message, "is not allowed") ||
-		s.unread.spec {
+	if err != nil || len(s.invalid) != 1 || s.invalid[0].Reason != "SnapshotInvalid" ||
+		!strings.Contains(s.invalid[0].Message, "is not allowed") || s.unread.spec {
 		t.Errorf("got %v, %+v", err, s.invalid)
 	}
 }

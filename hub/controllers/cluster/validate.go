@@ -44,7 +44,8 @@ func named(source *rkev1.K8sObjectFileSource) bool { return source != nil && sou
 
 // validateSource checks that an object exists, unless it is optional, and is authorized for this cluster: otherwise a user who may write a
 // Cluster could read every Secret of the namespace on a machine.
-func validateSource(cluster, field, kind string, source *rkev1.K8sObjectFileSource, sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
+func validateSource(cluster, field, kind string, source *rkev1.K8sObjectFileSource,
+	sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
 	if !named(source) {
 		return nil
 	}

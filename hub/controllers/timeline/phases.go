@@ -135,5 +135,6 @@ func (s *scope) clusterPhase() timelines.Phase {
 // refused reports whether something in the spec of the Cluster is not acted on: its machines may all be ready, with what was asked for
 // before. What has no effect on an imported cluster changes nothing of it.
 func (s *scope) refused() bool {
-	return s.provisioning != nil && s.provisioning.Spec.RKEConfig != nil && conditions.IsFalse(s.provisioning, provisioningv1.RKEClusterCondition)
+	return s.provisioning != nil && s.provisioning.Spec.RKEConfig != nil &&
+		conditions.IsFalse(s.provisioning, provisioningv1.RKEClusterCondition)
 }

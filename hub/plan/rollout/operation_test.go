@@ -44,7 +44,8 @@ func TestOperationEndsDrain(t *testing.T) {
 		first.Init = true
 		a.Change, a.Drain = ChangeDrain, Drain{Requested: "drain", Done: "drain"}
 		b.Task, b.Change = true, ChangeRestart
-		in := Inputs{Bootstrapped: true, Hold: waitFor("CertificateRotation one"), ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
+		in := Inputs{Bootstrapped: true, Hold: waitFor("CertificateRotation one")}
+		in.ControlPlaneDrain = DrainOptions{Enabled: true, Options: "drain"}
 		in.WorkerDrain = in.ControlPlaneDrain
 		decide := func() []Decision {
 			in.Machines = []Machine{first, a, b}

@@ -1,6 +1,7 @@
 package connlimit
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -45,7 +46,7 @@ func TestReserveFiles(t *testing.T) {
 				if tc.accepted || limit != tc.limit {
 					t.Errorf("it is refused with the limit %d", limit)
 				}
-				if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+				if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("the client is told %v", err)
 				}
 			case <-time.After(time.Minute):

@@ -312,8 +312,8 @@ func TestValidate(t *testing.T) {
 		{name: "user data of a node driver", change: func(p *provisioningv1.RKEMachinePool) {
 			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke-machine-config.cattle.io/v1", "LinodeConfig"
 			p.Userdata = &rkev1.Userdata{InlineUserdata: "#cloud-config\n"}
-		}, want: []string{"spec.rkeConfig.machinePools[workers].userdata is for machines of Cluster API providers: write the user data into the " +
-			"field of the LinodeConfig"}},
+		}, want: []string{"spec.rkeConfig.machinePools[workers].userdata is for machines of Cluster API providers: write the user data into " +
+			"the field of the LinodeConfig"}},
 		{name: "format of a node driver", change: func(p *provisioningv1.RKEMachinePool) {
 			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke-machine-config.cattle.io/v1", "LinodeConfig"
 			p.Userdata = &rkev1.Userdata{Format: rkev1.CloudConfigFormat}

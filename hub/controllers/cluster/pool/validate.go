@@ -72,8 +72,8 @@ func validateDriverUserdata(p *provisioningv1.RKEMachinePool) []string {
 	if p.Userdata == nil || p.Userdata.DefaultScript() {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is for machines of Cluster API providers: write the user data into the field of the %s that the driver has "+
-		"for it, such as userdata, customData or cloudConfig, and remove it here", Field(p.Name, "userdata"), p.MachineConfigKind().Kind)}
+	return []string{fmt.Sprintf("%s is for machines of Cluster API providers: write the user data into the field of the %s that the driver "+
+		"has for it, such as userdata, customData or cloudConfig, and remove it here", Field(p.Name, "userdata"), p.MachineConfigKind().Kind)}
 }
 
 func validateTaint(path string, taint corev1.Taint) []string {
