@@ -124,7 +124,7 @@ func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot,
 	const field = "spec.rkeConfig.etcdSnapshotRestore"
 	if !found {
 		return nil, cause.New("SnapshotNotFound", "%s.name: ETCDSnapshot %q does not exist in the namespace of the Cluster; correct the "+
-			"name or remove etcdSnapshotRestore, until then no change of the Cluster is passed on", field, restore.Name)
+			"name, or remove etcdSnapshotRestore", field, restore.Name)
 	}
 	if snapshot.Spec.ClusterName != cluster.Name {
 		return nil, cause.New("SnapshotInvalid", "%s.name: ETCDSnapshot %s is of the Cluster %q", field, restore.Name, snapshot.Spec.ClusterName)

@@ -119,7 +119,8 @@ func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 			RestoreRKEConfig: "kubernetesVersion"}
 	})
 	c.AwaitCondition(c.Cluster, provisioningv1.UpdatedCondition, metav1.ConditionFalse, "SnapshotNotFound", "The change was not passed on: "+
-		`spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot "snapshot" does not exist in the namespace of the Cluster`)
+		`spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot "snapshot" does not exist in the namespace of the Cluster; `+
+		"correct the name, or remove etcdSnapshotRestore")
 	env.Create(t, &rkev1.ETCDSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster.Namespace, Name: "snapshot", Labels: map[string]string{
 			rkev1.ClusterNameLabel: c.Cluster.Name, rkev1.MachineNameLabel: m.Name}},
