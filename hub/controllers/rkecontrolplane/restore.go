@@ -160,12 +160,11 @@ func unrestored(asked *rkev1.ETCDSnapshotRestore, all []operationv1.Operation) (
 		if !is {
 			continue
 		}
-		nothing := restore.Status.Step == "" || restore.Status.Step == operationv1.StepPreflight
-		switch {
-		case restore.Labels[restoreLabel] == strconv.Itoa(asked.Generation) && nothing && restore.Status.Phase.Ended():
+		switch unchanged := restore.Status.Unchanged; {
+		case unchanged && restore.Labels[restoreLabel] == strconv.Itoa(asked.Generation):
 			found = restore
-		case found != nil && !nothing:
-			found = nil // a later one has begun to restore
+		case !unchanged && restore.Status.Phase.Ended():
+			found = nil // a later one has restored its data, or has left machines stopped
 		}
 	}
 	return found

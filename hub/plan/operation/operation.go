@@ -263,6 +263,10 @@ func (e *engine) end(phase operationv1.Phase, reason, text string) {
 	} else if e.kind.advice != nil && e.status.Phase == operationv1.PhaseInProgress {
 		text = strings.TrimSpace(strings.TrimSuffix(text, ".") + ". " + e.kind.advice(e.status.Step))
 	}
+	if restore, is := e.op.(*operationv1.ETCDSnapshotRestore); is {
+		restore.Status.Unchanged = phase != operationv1.PhaseSucceeded &&
+			(e.status.Step == "" || e.status.Step == operationv1.StepPreflight)
+	}
 	e.status.Step = ""
 	e.set(phase, status, reason, text)
 	at := metav1.NewTime(e.in.Now)

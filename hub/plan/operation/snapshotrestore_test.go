@@ -375,3 +375,23 @@ func TestRestoreTargetInS3(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreUnchanged: a restore that ends says whether it has changed anything: nothing until machines stop.
+func TestRestoreUnchanged(t *testing.T) {
+	for _, test := range []struct {
+		phase operationv1.Phase
+		step  string
+		want  bool
+	}{
+		{operationv1.PhaseFailed, "", true}, {operationv1.PhaseCanceled, operationv1.StepPreflight, true},
+		{operationv1.PhaseFailed, operationv1.StepShutdown, false}, {operationv1.PhaseCanceled, operationv1.StepRestartCluster, false},
+		{operationv1.PhaseSucceeded, operationv1.StepRestartCluster, false},
+	} {
+		op := &operationv1.ETCDSnapshotRestore{}
+		op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, test.step
+		newEngine(op, Inputs{Now: time.Unix(0, 0)}).end(test.phase, "Reason", "Text")
+		if op.Status.Unchanged != test.want || op.Status.Phase != test.phase {
+			t.Errorf("%s in step %q: %+v", test.phase, test.step, op.Status)
+		}
+	}
+}

@@ -49,6 +49,9 @@ type ETCDSnapshotRestoreStatus struct {
 	// Snapshot is what is restored, as the ETCDSnapshot said when the operation began.
 	// +optional
 	Snapshot *RestoredSnapshot `json:"snapshot,omitempty"`
+	// Unchanged is true once the operation has ended, was not successful, and has changed nothing: no machine was stopped for it.
+	// +optional
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // RestoredSnapshot is a file with a snapshot.
