@@ -8,7 +8,7 @@ import (
 
 // filesOfCluster is how many files the hub has open for a cluster besides its machines: connections to its API server, and what passes them
 // on.
-const filesOfCluster = 16
+const filesOfCluster = 7
 
 // allowFiles raises the limit of open files of this process, and of those that it starts, to what a number of agents needs: a connection
 // each, or two in the load balancer of replicas, and more while connections are replaced; and to what their clusters need.
@@ -17,7 +17,7 @@ func allowFiles(agents, clusters, replicas int) error {
 	if replicas > 1 {
 		each = 3
 	}
-	need := uint64(agents*each + clusters*filesOfCluster + 4096)
+	need := uint64(agents*each + clusters*filesOfCluster + 2048)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("reading the limit of open files: %w", err)

@@ -20,7 +20,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -136,8 +135,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The server does not end connections that were taken from it.
 	stop := context.AfterFunc(r.Context(), func() { _, _ = client.Close(), server.Close() })
 	defer stop()
-	// What the client has sent before it was answered. From here on the kernel copies between the sockets, without a buffer of this process
-	// for as long as the connection lasts.
+	// What the client has sent before it was answered.
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if _, err := server.Write(ahead); err == nil {
 		join(client, server)
@@ -163,22 +161,4 @@ func inCluster() string {
 		return ""
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// join copies both ways until both ends are done.
-func join(client, server net.Conn) {
-	var both sync.WaitGroup
-	both.Go(func() { copyOne(server, client) })
-	both.Go(func() { copyOne(client, server) })
-	both.Wait()
-}
-
-// copyOne passes the end of what it copies on, too.
-func copyOne(to, from net.Conn) {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-		_ = half.CloseWrite()
-		return
-	}
-	_ = to.Close()
 }

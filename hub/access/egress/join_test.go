@@ -1,0 +1,117 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+)
+
+// connected returns the two ends of a connection.
+func connected(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = dialed.Close(), accepted.Close() })
+	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
+}
+
+// pipes counts the open pipes of this process.
+func pipes(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, file := range files {
+		if to, err := os.Readlink("/proc/self/fd/" + file.Name()); err == nil && strings.HasPrefix(to, "pipe:") {
+			count++
+		}
+	}
+	return count
+}
+
+// TestJoin: what is sent arrives unchanged; the end of one way does not end
+// the other; and a connection has no pipe for itself.
+func TestJoin(t *testing.T) {
+	before := pipes(t)
+	client, clientSide := connected(t)
+	serverSide, server := connected(t)
+	joined := make(chan struct{})
+	go func() {
+		join(clientSide, serverSide)
+		close(joined)
+	}()
+
+	for range 3 {
+		if _, err := server.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(client, make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := pipes(t); now > before {
+		t.Errorf("%d pipes are open, and %d were before", now, before)
+	}
+
+	content := make([]byte, 8<<20)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(content)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := client.Write(content)
+		sent <- errors.Join(err, client.CloseWrite())
+	}()
+	if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes have arrived of %d, %v", len(got), len(content), err)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if _, err := server.Write([]byte("after the end")); err != nil {
+		t.Error(err)
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(client); err != nil || string(got) != "after the end" {
+		t.Errorf("the client has got %q, %v", got, err)
+	}
+	<-joined
+}
+
+// TestJoinBroken: a connection that breaks ends the other one.
+func TestJoinBroken(t *testing.T) {
+	client, clientSide := connected(t)
+	serverSide, server := connected(t)
+	joined := make(chan struct{})
+	go func() {
+		join(clientSide, serverSide)
+		close(joined)
+	}()
+	if err := errors.Join(server.SetLinger(0), server.Close()); err != nil { // a reset
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(client); err != nil {
+		t.Log(err) // an end or a reset
+	}
+	_ = client.Close()
+	<-joined
+}
