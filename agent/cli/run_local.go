@@ -28,6 +28,7 @@ func (l localPlans) run(ctx context.Context, cfg config.Config) {
 	directory := local.New(local.Options{
 		Path: cfg.LocalPlanDirectory, StateDirectory: filepath.Join(cfg.StateDirectory, localName),
 		Host: l.options.Host, Log: l.log, Notify: l.service.notifier(localName),
+		StopProgram: func(plan, dir string) error { return engine.StopProgram(l.options.Host, localName+"/"+plan, dir) },
 	})
 	directory.Run(ctx, l.apply)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,11 +45,14 @@ type attempt struct {
 	retryRequested bool
 	cancel         context.CancelCauseFunc
 	done           chan struct{}
-	// paused is set while the hub pauses the plan.
-	paused atomic.Bool
+	// paused is set while the hub pauses the plan. pauseJournal is held while that is written into the journal.
+	paused       atomic.Bool
+	pauseJournal sync.Mutex
 	// mayRun says that a program may still run that an earlier process has started for the attempt.
-	mayRun   bool
-	progress *report.Progress
+	mayRun bool
+	// restoring says that an earlier process has begun to restore files for the attempt. All are restored, also of a canceled plan.
+	restoring bool
+	progress  *report.Progress
 	// repeated says that the attempt before was at the same plan and has failed.
 	repeated bool
 	// unwritten are entries that the journal gets together with the next one.
@@ -77,8 +81,10 @@ type attempt struct {
 func (e *Engine) start(ctx context.Context, d decision) {
 	e.runCleanup()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	r := e.journal.Record()
 	a := &attempt{engine: e, decision: d, snapshot: e.current, cancel: cancel, done: make(chan struct{}), runner: e.runner,
-		retryRequested: e.retryPlan == e.current.PlanID(), mayRun: d.resume && e.mayStillRun(e.journal.Record())}
+		retryRequested: e.retryPlan == e.current.PlanID(), mayRun: d.resume && e.mayStillRun(r), restoring: d.resume && r.RollingBack}
+	a.paused.Store(pauses(e.current.Interrupt)) // the attempt writes that into the journal
 	a.interrupt(e.current.Interrupt)
 	a.progress = e.reporter.NewProgress(d.attempt, e.status.setProgress)
 	e.attempt, e.runner, e.changed = a, nil, false
@@ -99,9 +105,34 @@ func (a *attempt) ended() <-chan struct{} {
 
 // interrupt passes on what the hub says about the attempt now.
 func (a *attempt) interrupt(i plans.Interrupt) {
-	a.paused.Store(i.Paused || i.Invalid != nil)
-	if i.Canceled {
+	if paused := pauses(i); a.paused.Swap(paused) != paused {
+		a.journalPause()
+	}
+	if i.Canceled && !a.restoring {
 		a.cancel(errCanceled)
+	}
+}
+
+// pauses reports whether nothing more of a plan may be started.
+func pauses(i plans.Interrupt) bool {
+	return i.Paused || i.Invalid != nil
+}
+
+// journalPause writes into the journal whether the hub pauses the attempt, if an instruction has been started and has not ended: after a
+// restart without the hub, no other one must be started. At any other time the attempt writes it when it stops.
+func (a *attempt) journalPause() {
+	a.pauseJournal.Lock()
+	defer a.pauseJournal.Unlock()
+	e := a.engine
+	r := e.journal.Record()
+	if r.AttemptID != a.decision.attempt || !r.Unfinished() || r.RollingBack || r.InstructionsStarted == r.InstructionsDone {
+		return
+	}
+	switch paused := a.paused.Load(); {
+	case paused && !r.Paused:
+		e.append(journal.Entry{Kind: journal.KindPause})
+	case !paused && r.Paused:
+		e.append(journal.Entry{Kind: journal.KindUnpause})
 	}
 }
 
@@ -112,10 +143,11 @@ func (a *attempt) run(ctx context.Context) {
 	if a.err = e.Gate.Acquire(ctx, 1); a.err != nil && !a.onlyStopsPrograms(ctx) {
 		return
 	}
-	a.hasGate = a.err == nil
-	e.status.beginStep(PhaseApplying, "checking for an announced restart", 0)
-	if a.wait, a.interlockErr, a.err = e.enterInterlock(); (a.err != nil || a.wait > 0) && !a.onlyStopsPrograms(ctx) {
-		return
+	if a.hasGate = a.err == nil; a.hasGate {
+		e.status.beginStep(PhaseApplying, "checking for an announced restart", 0)
+		if a.wait, a.interlockErr, a.err = e.enterInterlock(); (a.err != nil || a.wait > 0) && !a.onlyStopsPrograms(ctx) {
+			return
+		}
 	}
 	raw := a.snapshot.Delivery.Plan
 	if r := e.journal.Record(); a.decision.resume && len(r.Plan) > 0 {
@@ -146,9 +178,11 @@ func (a *attempt) run(ctx context.Context) {
 	a.end(ctx, fail)
 }
 
-// onlyStopsPrograms says that a canceled attempt goes on only so that what an earlier process has started for it is stopped.
+// onlyStopsPrograms says that an attempt at a plan that was canceled or removed goes on only so that what an earlier process has started
+// for it is stopped.
 func (a *attempt) onlyStopsPrograms(ctx context.Context) bool {
-	return a.decision.resume && !a.decision.commit && errors.Is(context.Cause(ctx), errCanceled)
+	cause := context.Cause(ctx)
+	return a.decision.resume && !a.decision.commit && (errors.Is(cause, errCanceled) || errors.Is(cause, source.ErrRemoved))
 }
 
 // failure is why an attempt failed.
@@ -169,18 +203,23 @@ func failed(err error) *failure {
 // apply applies the plan from the first step that is not done.
 func (a *attempt) apply(ctx context.Context) *failure {
 	e := a.engine
+	r := e.journal.Record()
 	if a.invalid != nil {
+		if a.mayRun {
+			e.warn("Stopping the program of a plan that cannot be applied failed", e.stopProgram(r))
+		}
 		return &failure{err: a.invalid, final: true}
 	}
-	r := e.journal.Record()
 	if r.RollingBack {
 		return &failure{err: &outputError{message: r.Message, summary: r.Summary}, final: r.Final}
 	}
 	e.removeRemains() // what the journal lacked was written with the beginning of this attempt
 	e.remove(e.journal.TakePreviousBackups())
-	if err := e.cleanWorkDirectory(a.workName); err != nil {
+	err := e.cleanWorkDirectory(a.workName)
+	if err != nil && !a.mayRun {
 		return failed(fmt.Errorf("cleaning the work directory: %w", err))
 	}
+	e.warn("Cleaning the work directory failed", err) // left alone, a program would run beside one of the next attempt
 	if err := a.applyFiles(ctx, r); err != nil {
 		return failed(err)
 	}
@@ -288,14 +327,12 @@ func canceled(incomplete bool) journal.Result {
 func (a *attempt) close() {
 	e := a.engine
 	defer func() {
-		if a.hasGate {
+		if a.hasGate { // otherwise the interlock is that of another engine
+			e.releaseInterlock()
 			e.Gate.Release(1)
 		}
 	}()
 	if !a.begun {
-		if a.hasGate {
-			e.releaseInterlock()
-		}
 		return
 	}
 	r := e.journal.Record()
@@ -313,5 +350,4 @@ func (a *attempt) close() {
 		e.addToHistory(r)
 	}
 	e.removeOldRuns(r)
-	e.releaseInterlock()
 }

@@ -83,6 +83,19 @@ func (e *Engine) commit(ctx context.Context, s source.Snapshot, d decision) (sou
 	return committed, err
 }
 
+// journalResume writes into the journal that the attempt goes on after a restart, or that the pause has ended.
+func (a *attempt) journalResume(last journal.Record) error {
+	e := a.engine
+	switch {
+	case e.inherited:
+		e.inherited = false
+		return e.journal.Append(journal.Entry{Kind: journal.KindResume})
+	case last.Paused && !a.paused.Load():
+		return e.journal.Append(journal.Entry{Kind: journal.KindUnpause})
+	}
+	return nil
+}
+
 // journalBegin writes into the journal that the attempt begins, or goes on. Where the first instruction can run at once, its folder is
 // made before, so that one write records both.
 func (a *attempt) journalBegin() *failure {
@@ -90,11 +103,7 @@ func (a *attempt) journalBegin() *failure {
 	last := e.journal.Record()
 	if d.resume {
 		a.workName = e.workName(last.Started)
-		if !e.inherited {
-			return nil
-		}
-		e.inherited = false
-		return failed(e.journal.Append(journal.Entry{Kind: journal.KindResume}))
+		return failed(a.journalResume(last))
 	}
 	started := time.Now()
 	a.workName = e.workName(started)

@@ -27,7 +27,7 @@ func (r *runner) watchCertificates(ctx context.Context, plan plans.Plan) {
 		case <-ctx.Done():
 			return
 		case ends := <-read:
-			r.recordCertificates(ends, len(plan.Probes) == 0)
+			r.recordCertificates(ends)
 		}
 		if retry.Sleep(ctx, certificatesInterval) != nil {
 			return
@@ -35,16 +35,21 @@ func (r *runner) watchCertificates(ctx context.Context, plan plans.Plan) {
 	}
 }
 
-// recordCertificates takes over the ends of certificates. They are not the first to be reported of a plan with probes, since hubs may take
-// a report in which everything is healthy for that of a machine on which everything was probed.
-func (r *runner) recordCertificates(ends map[string]time.Time, alone bool) {
+// recordCertificates takes over the ends of certificates.
+func (r *runner) recordCertificates(ends map[string]time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if maps.Equal(r.certificates, ends) {
 		return
 	}
 	r.certificates = ends
-	if alone || len(r.probes) > 0 {
+	r.reportAll()
+}
+
+// reportAll hands over probes and certificates once the status of every probe is known: hubs take a report in which everything is healthy
+// for that of a machine on which everything was probed. It needs the lock.
+func (r *runner) reportAll() {
+	if len(r.probes) == r.probeCount {
 		r.report()
 	}
 }

@@ -65,8 +65,8 @@ func (d decider) byChecksum() decision {
 // without this journal. Otherwise that attempt was at another plan and came later: it has changed the machine, however it ended.
 func (d decider) otherAgentApplied() bool {
 	switch {
-	case d.last.Checksum == "":
-		return true
+	case d.last.Checksum == "": // a failure of another plan was recorded by this agent, and its journal is lost
+		return d.Status.FailedChecksum == "" || d.Status.FailedChecksum == d.Status.AppliedChecksum
 	case d.last.Unfinished(), d.last.Unreported(), d.last.Canceled:
 		return false
 	}

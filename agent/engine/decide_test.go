@@ -223,6 +223,10 @@ func TestDecide(t *testing.T) {
 			record:   journal.Record{AttemptID: other, Ended: ago(time.Hour), Reported: ago(time.Hour)},
 			want:     again,
 		},
+		"local: another plan has failed since, and the journal is lost": {
+			snapshot: local(plans.Status{AppliedChecksum: sum, FailedChecksum: "other", FailureCount: 1}),
+			want:     again,
+		},
 		"local: another agent dropped the failure of another plan": {
 			snapshot: local(plans.Status{AppliedChecksum: sum}),
 			record:   journal.Record{AttemptID: other, Ended: ago(time.Hour), Reported: ago(time.Hour)},

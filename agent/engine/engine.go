@@ -24,6 +24,9 @@ const (
 	firstContact = 2 * time.Second
 	// refusalRetry is how often a plan that may not be executed is checked again.
 	refusalRetry = time.Minute
+	// reportRetry is how often an outcome is handed over that is not reported yet: it is dropped when the source holds another plan, if only
+	// for a moment.
+	reportRetry = time.Minute
 	// journalRetry is how often it is retried to write what the journal lacks.
 	journalRetry = time.Minute
 
@@ -152,6 +155,9 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	case actionReport:
 		e.run(true)
 		e.report(d.final, d.resend)
+		if d.wait == 0 && !d.resend {
+			d.wait = reportRetry
+		}
 	case actionPause:
 		e.run(false)
 		e.pause()
@@ -181,12 +187,15 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	return e.flushJournal(d.wait)
 }
 
-// decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first, and before a pause, what that process
-// has started comes to its end.
+// decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first. Before a pause, what that process has
+// started comes to its end, and before a cancellation of another plan, it is stopped.
 func (e *Engine) decide() decision {
 	r, attempts := e.journal.State()
 	if e.unfinishedComesFirst(r) {
 		return decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan was interrupted, before the new plan came"}
+	}
+	if e.canceledWithAnother(r) && len(r.Plan) > 0 {
+		return decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan is canceled"}
 	}
 	d := e.decideFrom(e.current, r, attempts, e.retryPlan == e.current.PlanID())
 	if d.action == actionPause && e.mayStillRun(r) && len(r.Plan) > 0 {

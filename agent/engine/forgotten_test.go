@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -74,6 +77,50 @@ func TestOutcomeDroppedForAnotherPlan(t *testing.T) {
 		w.checkState(plans.StateSucceeded)
 		w.checkRan("ok older@1", "slow newer@1", "slow newer@1")
 	})
+}
+
+// superseded is a source that holds another plan for a moment whenever an outcome is reported, and delivers no snapshot about that.
+type superseded struct {
+	*secret
+	left atomic.Int32
+}
+
+func (s *superseded) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (source.Snapshot, error) {
+	status := s.status()
+	if change(&status); status.AppliedChecksum != "" && s.left.Add(-1) >= 0 {
+		return source.Snapshot{}, source.ErrSuperseded
+	}
+	return s.secret.Update(ctx, uid, checksum, change)
+}
+
+// TestOutcomeDroppedWithoutASnapshot drops the report of a success twice. It is handed over again though nothing happens.
+func TestOutcomeDroppedWithoutASnapshot(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		t.Run(protocolOf(old), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				source := &superseded{secret: w.secret}
+				source.left.Store(2)
+				w.options.Source = source
+				deliver := w.secret.deliver
+				if old {
+					deliver = w.secret.deliverOld
+				}
+				checksum := deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}}, 1)
+				w.start()
+				time.Sleep(10 * time.Second)
+				if got := w.secret.status(); got.AppliedChecksum != "" || source.left.Load() == 2 {
+					t.Fatalf("the report was not dropped: %+v", got)
+				}
+				time.Sleep(5 * time.Minute)
+				w.stop()
+				if got := w.secret.status(); got.AppliedChecksum != checksum || got.SuccessCount != 1 {
+					t.Errorf("got %+v", got)
+				}
+				w.checkRan("ok one@1")
+			})
+		})
+	}
 }
 
 // TestProbesForgotten restores the hub from a backup whose probe statuses are older than what the agent has reported. The agent reports

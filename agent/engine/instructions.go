@@ -30,6 +30,9 @@ func (a *attempt) runInstruction(ctx context.Context, i int, resumeOnly bool) er
 			return err
 		}
 	}
+	if a.paused.Load() {
+		a.journalPause() // the pause came before the start, for example during the pull, or before a restart of the agent
+	}
 	e.Notify()
 	timeout := timeoutOf(instruction.CommonInstruction, e.InstructionTimeout)
 	a.progress.Step(plans.PhaseRunning, i, len(a.plan.Instructions), instruction.Name)

@@ -27,7 +27,7 @@ func (e *Engine) pause() {
 func (e *Engine) cancel(ctx context.Context) (again bool) {
 	s, r := e.current, e.journal.Record()
 	if r.Is(s.PlanID()) && r.Unfinished() {
-		if e.mayStillRun(r) {
+		if e.mustGoOn(r) {
 			e.stopPrograms(ctx, r, "the plan is canceled")
 			return false
 		}
@@ -43,22 +43,36 @@ func (e *Engine) cancel(ctx context.Context) (again bool) {
 	return false
 }
 
+// canceledWithAnother reports whether the hub has canceled the attempt that the end of an earlier process has interrupted together with
+// another plan, which it has delivered meanwhile. Without the restart the cancellation would have reached that attempt.
+func (e *Engine) canceledWithAnother(r journal.Record) bool {
+	return e.inherited && r.Unfinished() && e.current.Interrupt.Canceled && !r.Is(e.current.PlanID())
+}
+
+// mustGoOn reports whether an attempt of an earlier process has to go on before it is over or another one begins: a program may still run,
+// or only some files are restored.
+func (e *Engine) mustGoOn(r journal.Record) bool {
+	return e.mayStillRun(r) || e.inherited && r.Unfinished() && r.RollingBack
+}
+
 // mayStillRun reports whether a program that an earlier process has started for an attempt may still run, in a unit of its own.
 func (e *Engine) mayStillRun(r journal.Record) bool {
 	return e.inherited && r.Unfinished() && r.InstructionsStarted > r.InstructionsDone
 }
 
-// stopPrograms lets an attempt of an earlier process go on only to stop what that has started for it.
+// stopPrograms lets an attempt of an earlier process go on only to stop what that has started for it, or to restore the other files.
 func (e *Engine) stopPrograms(ctx context.Context, r journal.Record, reason string) {
 	e.start(ctx, decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: reason})
-	e.attempt.cancel(errCanceled)
+	if !e.attempt.restoring {
+		e.attempt.cancel(errCanceled)
+	}
 }
 
 // stopInherited stops what an earlier process has started for another attempt than the one that is to begin: both would run beside each
 // other. It returns whether there may be anything to stop; then the new attempt begins when that has ended.
 func (e *Engine) stopInherited(ctx context.Context, d decision) bool {
 	r := e.journal.Record()
-	if d.resume || !e.mayStillRun(r) || len(r.Plan) == 0 {
+	if d.resume || !e.mustGoOn(r) || len(r.Plan) == 0 {
 		return false
 	}
 	e.stopPrograms(ctx, r, "another attempt replaces the one that was interrupted")
@@ -107,7 +121,7 @@ func (e *Engine) updateRunner() {
 	if e.periodicsCanceled() {
 		e.runner.endPeriodics()
 	}
-	e.runner.setPaused(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
+	e.runner.setPaused(pauses(e.current.Interrupt))
 }
 
 // periodicsCanceled reports whether the plan is canceled, so that nothing of it may be executed.

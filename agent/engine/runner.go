@@ -28,6 +28,9 @@ type runner struct {
 	firstResults chan struct{}
 
 	engine *Engine
+	// probeCount is how many probes the plan has.
+	probeCount int
+
 	mu     sync.Mutex
 	probes map[string]plans.ProbeStatus
 	// reported is what the newest snapshot of the plan holds.
@@ -93,17 +96,18 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 	ctx, cancel := context.WithCancel(context.Background())
 	periodics, cancelPeriodics := context.WithCancel(ctx)
 	r := &runner{plan: id, cancel: cancel, cancelPeriodics: cancelPeriodics, firstResults: make(chan struct{}), engine: e,
-		probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{}, reported: e.current.Status.ProbeStatuses}
+		probeCount: len(plan.Probes), probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{},
+		reported: e.current.Status.ProbeStatuses}
 	if e.periodicsCanceled() {
 		r.endPeriodics()
 	}
-	r.setPaused(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
+	r.setPaused(pauses(e.current.Interrupt))
 	var probed, ran sync.WaitGroup
 	period := e.current.Delivery.ProbePeriod
 	if !applied && e.Name == HubName {
 		r.certificates = reportedCertificates(e.current.Status)
 	}
-	if len(plan.Probes) == 0 {
+	if r.probeCount == 0 {
 		r.report()
 	}
 	if applied || len(plan.PeriodicInstructions) == 0 {
@@ -183,7 +187,7 @@ func (r *runner) recordProbe(name string, p plans.Probe, seen probe.Certificates
 	if !known || after.Healthy != before.Healthy {
 		r.engine.Log.Info("Probe changed", "probe", name, "healthy", after.Healthy, "error", err)
 	}
-	r.report()
+	r.reportAll()
 }
 
 // wait waits for a group until ctx is done, and at most for timeout, where that is not 0.

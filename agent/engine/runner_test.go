@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -158,6 +159,29 @@ func TestProbesOfAPlanThatFailed(t *testing.T) {
 		w.stop()
 		got := w.secret.status()
 		if got.State != plans.StateFailed || !got.ProbeStatuses["well"].Healthy {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestProbesAreReportedTogether has a plan that fails, and a probe that waits for its initial delay: a report with all others alone
+// would be taken for one of a machine on which everything is healthy.
+func TestProbesAreReportedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		newHealth(w)
+		plan := plans.Plan{Instructions: instructionsThatFail(), Probes: probes(0, "early")}
+		maps.Copy(plan.Probes, probes(30, "late"))
+		w.certificate(kubeletCertificate, time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))
+		w.secret.deliver(plan, 1)
+		w.start()
+		time.Sleep(25 * time.Second)
+		if got := w.secret.status(); got.State != plans.StateFailed || len(got.ProbeStatuses) > 0 {
+			t.Errorf("before the last probe: %+v", got)
+		}
+		time.Sleep(10 * time.Second)
+		w.stop()
+		if got := w.secret.status().ProbeStatuses; len(got) != 3 || !got["early"].Healthy || !got["late"].Healthy {
 			t.Errorf("got %+v", got)
 		}
 	})

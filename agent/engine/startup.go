@@ -37,7 +37,8 @@ func (e *Engine) open() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// recover goes on from what an earlier process left: an unfinished attempt, or an outcome that the source does not know yet.
+// recover goes on from what an earlier process left: an unfinished attempt, or an outcome that the source does not know yet. An attempt
+// that the hub has paused waits for the hub.
 func (e *Engine) recover() {
 	if e.Gate.TryAcquire(1) {
 		e.releaseInterlock()
@@ -48,7 +49,7 @@ func (e *Engine) recover() {
 		e.addToHistory(r) // the crash may have come before
 	}
 	e.inherited = r.Unfinished()
-	if len(r.Plan) > 0 && (r.Unfinished() || r.Unreported()) {
+	if len(r.Plan) > 0 && (r.Unfinished() && !r.Paused || r.Unreported()) {
 		e.current = r.Snapshot()
 	}
 	if !r.Unfinished() {
@@ -90,8 +91,9 @@ func (e *Engine) shutDown(ctx context.Context) {
 }
 
 // unfinishedComesFirst reports whether the attempt that the end of an earlier process has interrupted goes on though the hub has another
-// plan by now. Without the restart it would have gone on too; only a pause, a cancellation, or a recreated plan Secret end that.
+// plan by now. Without the restart it would have gone on too; only a pause after which nothing runs any more, a cancellation, or a
+// recreated plan Secret end that.
 func (e *Engine) unfinishedComesFirst(r journal.Record) bool {
-	return e.inherited && r.Unfinished() && !r.Paused && len(r.Plan) > 0 && r.UID == e.current.UID && !r.Is(e.current.PlanID()) &&
-		len(e.current.Delivery.Plan) > 0 && e.current.Interrupt == (plans.Interrupt{})
+	return e.inherited && r.Unfinished() && (!r.Paused || e.mayStillRun(r)) && len(r.Plan) > 0 && r.UID == e.current.UID &&
+		!r.Is(e.current.PlanID()) && len(e.current.Delivery.Plan) > 0 && e.current.Interrupt == (plans.Interrupt{})
 }

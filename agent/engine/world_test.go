@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/probe"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
@@ -63,6 +64,8 @@ type world struct {
 	engine  *Engine // the one that was started last
 
 	stop func()
+	// remove stops the engine as when its source is deleted.
+	remove func()
 }
 
 func newWorld(t *testing.T) *world {
@@ -98,7 +101,7 @@ func (w *world) startAlone() {
 	case <-w.secret.updates:
 	default:
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancelCause(w.t.Context())
 	e := New(w.options)
 	w.engine = e
 	if w.check != nil {
@@ -111,10 +114,13 @@ func (w *world) startAlone() {
 			w.t.Errorf("engine ended with %v", err)
 		}
 	}()
-	w.stop = func() {
-		cancel()
-		<-done
+	end := func(cause error) func() {
+		return func() {
+			cancel(cause)
+			<-done
+		}
 	}
+	w.stop, w.remove = end(nil), end(source.ErrRemoved)
 }
 
 // waitAMinute lets everything happen that happens within a minute.

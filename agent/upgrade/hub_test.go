@@ -13,8 +13,20 @@ import (
 // hub is the Source of one process.
 type hub struct {
 	*world
-	reachable bool
-	changed   chan struct{}
+	binary  string
+	changed chan struct{}
+}
+
+// forward lets the process hear of what the hub asks for.
+func (h *hub) forward(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+			h.changed <- struct{}{}
+		}
+	}
 }
 
 func (h *hub) UpgradeChanged() <-chan struct{} { return h.changed }
@@ -22,13 +34,13 @@ func (h *hub) UpgradeChanged() <-chan struct{} { return h.changed }
 func (h *hub) Upgrade() ([]byte, string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.raw, machineName, h.reachable
+	return h.raw, machineName, !h.unreachable[h.binary]
 }
 
 func (h *hub) ReportAgent(_ context.Context, status plans.AgentStatus) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.host.Stopped() || !h.reachable {
+	if h.host.Stopped() || h.unreachable[h.binary] {
 		return errors.New("unreachable")
 	}
 	if h.status == nil || *h.status != status {

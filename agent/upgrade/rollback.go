@@ -96,6 +96,8 @@ func Rollback(ctx context.Context, h host.Host, stateDirectory, unitDirectory st
 	}
 	f.program = s.Program
 	switch installed := f.checksumOf(s.Program); {
+	case s.Phase == phaseRolledBack && installed == s.Previous:
+		// It was interrupted before the agent was restarted, or before it could clean up.
 	case installed != s.New || s.Phase != phaseTrial && s.Phase != phaseRolledBack:
 		// It has ended, or not begun, or somebody has installed another agent. The agent itself finds out which.
 		return f.cleanUp(ctx, s)
@@ -106,7 +108,7 @@ func Rollback(ctx context.Context, h host.Host, stateDirectory, unitDirectory st
 			return err
 		}
 	}
-	if err := f.install(s.Previous); err != nil {
+	if err := f.restore(s); err != nil {
 		return err
 	}
 	// A service that somebody has stopped stays stopped.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// errRollingBack is returned while the unit that rolls back has not restarted the agent yet.
-var errRollingBack = errors.New("waiting for the rollback unit to put the previous agent back")
+// errRollingBack is returned while the previous agent is to be put back, or executed.
+var errRollingBack = errors.New("waiting for the previous agent to be put back")
 
 // settle finishes what an earlier process, or an earlier step of this one, has left, and returns the state. It is called when the hub has
 // answered. With reports, the hub asks for reports.
@@ -26,7 +26,7 @@ func (m *Manager) settle(ctx context.Context, reports bool) (state, error) {
 	case s.Phase == phaseTrial && self == s.Previous:
 		return m.interrupted(ctx, s)
 	case s.Phase == phaseRolledBack && self == s.New:
-		return s, errRollingBack
+		return s, m.completeRollback(ctx, s)
 	case s.Phase == phaseTrial:
 		m.Log.Info("Another agent was installed during the upgrade")
 		s.Phase = phaseNone
@@ -39,6 +39,27 @@ func (m *Manager) settle(ctx context.Context, reports bool) (state, error) {
 	}
 	defer unlock()
 	return s, m.files.cleanUp(ctx, s)
+}
+
+// completeRollback does in the new agent what the rollback unit could not: it may have failed whenever its timer ran, or it was killed
+// before it could restart the agent. Nothing is done while the unit works. The error is never nil.
+func (m *Manager) completeRollback(ctx context.Context, s state) error {
+	if err := m.Gate.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	unlock, err := m.files.lock()
+	if err != nil {
+		m.Gate.Release(1)
+		return errors.Join(errRollingBack, err)
+	}
+	defer unlock()
+	if err := m.files.restore(s); err != nil {
+		m.Gate.Release(1)
+		return err
+	}
+	m.Log.Info("Completing the rollback of the agent", "reason", s.Reason)
+	m.Replace()
+	return errRollingBack
 }
 
 // commit ends the trial of this agent, which has reached the hub.

@@ -95,6 +95,9 @@ func (m *Manager) Run(ctx context.Context) {
 			failures = 0
 		case <-again:
 		}
+		if ctx.Err() != nil {
+			return // another binary is executed next: this one must not settle its trial
+		}
 		again = nil
 		if err := m.step(ctx); err != nil && ctx.Err() == nil {
 			failures++

@@ -44,9 +44,11 @@ type world struct {
 	host *fake.Host
 	gate *semaphore.Weighted
 	key  ed25519.PrivateKey
-	// behavior is what the new agent does: it reaches the hub, unless there is an entry for its binary.
+	// unreachable are the binaries that do not reach the hub.
 	unreachable map[string]bool
-	unit        string
+	// repeats lets the hub ask the old agent for something again and again.
+	repeats bool
+	unit    string
 
 	mu      sync.Mutex
 	raw     []byte
@@ -211,18 +213,13 @@ func (w *world) execute(ctx context.Context, binary string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.gate = semaphore.NewWeighted(1)
-	source := &hub{world: w, reachable: !w.unreachable[binary], changed: make(chan struct{}, 1)}
+	source := &hub{world: w, binary: binary, changed: make(chan struct{}, 1)}
 	source.changed <- struct{}{}
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.wake:
-				source.changed <- struct{}{}
-			}
-		}
-	}()
+	if w.repeats && binary == oldBinary {
+		close(source.changed)
+	} else {
+		go source.forward(ctx)
+	}
 	manager := New(Options{
 		Source: source, Host: w.host, Log: slog.New(slog.DiscardHandler), Gate: w.gate, Version: "of " + binary, Arch: "amd64",
 		Program: program, Unit: w.unit, UnitDirectory: unitDirectory, PackageMarker: marker, StateDirectory: stateDirectory,

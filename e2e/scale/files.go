@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesOfCluster is how many files the hub has open for a cluster besides its machines: connections to its API server, and what passes them
-// on.
+// filesOfCluster is how many files the hub has open for a cluster besides its machines: two connections to its API server, and what passes
+// them on. This process has fewer: the API server and its ends of connections.
 const filesOfCluster = 7
 
 // allowFiles raises the limit of open files of this process, and of those that it starts, to what a number of agents needs: a connection

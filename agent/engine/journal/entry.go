@@ -70,12 +70,13 @@ type Kind string
 //
 //	begin -> file... -> files -> (start -> done)... -> end -> reported
 //
-// resume and pause may come anywhere between begin and end, a rollback before end.
+// resume, pause and unpause may come anywhere between begin and end, a rollback before end.
 const (
 	KindSnapshot Kind = "state"    // first line of a compacted journal: what the older one held
 	KindBegin    Kind = "begin"    // an attempt begins
 	KindResume   Kind = "resume"   // the attempt goes on after a restart of the agent
-	KindPause    Kind = "pause"    // the hub has paused the attempt
+	KindPause    Kind = "pause"    // the hub has paused the attempt; an instruction may still run
+	KindUnpause  Kind = "unpause"  // the hub has ended the pause
 	KindFile     Kind = "file"     // a file is about to be changed; all files before it are in place
 	KindFiles    Kind = "files"    // all files are in place
 	KindStart    Kind = "start"    // an instruction is about to run; its folder is ready

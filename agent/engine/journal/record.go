@@ -17,7 +17,7 @@ import (
 //	state         entry           Checksum  Ended  Reported  what a restart does
 //	none          (no begin)      ""        zero   zero      decides from what the source says
 //	running       begin, resume   set       zero   zero      goes on from FilesPlaced and InstructionsDone (entry resume)
-//	paused        pause           set       zero   zero      waits for the hub; Paused is set until the next entry
+//	paused        pause           set       zero   zero      waits for the hub; Paused is set until the next entry (entry unpause)
 //	rolling back  undo, undone    set       zero   zero      goes on restoring from FilesRestored
 //	ended         end             set       set    zero      reports the outcome
 //	reported      reported        set       set    set       nothing, until the source forgets the outcome

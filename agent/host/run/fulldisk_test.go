@@ -58,3 +58,22 @@ func TestFullDiskAndOutput(t *testing.T) {
 		})
 	}
 }
+
+// TestFullDiskAndResult has a disk on which the result could not be recorded: the program is not started until there is room.
+func TestFullDiskAndResult(t *testing.T) {
+	dir := smallDisk(t)
+	mark := filepath.Join(t.TempDir(), "mark")
+	m, _, command := inUnit(t, "echo ran >"+mark+"; echo words")
+	command.RunDir = filepath.Join(dir, "runs", "1")
+	fillDisk(t, dir, 200<<10)
+	if got, err := m.Run(t.Context(), command); err == nil {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the program was started")
+	}
+	must(t, os.Remove(filepath.Join(dir, "filler")))
+	if got, err := m.Run(t.Context(), command); err != nil || string(got.Stdout) != "words\n" || got.Resumed {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

@@ -121,12 +121,33 @@ func (d runDir) runInUnit(ctx context.Context, command Command, units unitManage
 		}
 		return noResult, errors.Join(ctx.Err(), err)
 	case err != nil:
-		if result, found, err := d.result(); found {
-			return result, err
-		}
-		return noResult, fmt.Errorf("starting %s.service: %w", command.Unit, err)
+		return d.afterFailedStart(ctx, command, units, err)
 	}
 	return d.wait(ctx, command, units)
+}
+
+// afterFailedStart is for a unit of which it is not known whether it has started, or will: the connection to the service manager may have
+// been lost, or the job may be queued. If the shim has the lock, it runs the program. Otherwise it must not run it later, when the caller
+// has started another one.
+func (d runDir) afterFailedStart(ctx context.Context, command Command, units unitManager, failed error) (Result, error) {
+	failed = fmt.Errorf("starting %s.service: %w", command.Unit, failed)
+	lock, locked, err := d.tryLock()
+	if err != nil {
+		return noResult, errors.Join(failed, err)
+	}
+	defer lock.Close()
+	if !locked {
+		return d.wait(ctx, command, units)
+	}
+	if result, found, err := d.result(); found {
+		return result, err
+	}
+	units.Remove(command.Unit)
+	// Without its spec the shim ends, also if the service manager could not be reached to remove the unit.
+	if err := os.Remove(d.path(specFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return noResult, errors.Join(failed, err)
+	}
+	return noResult, failed
 }
 
 // runWithoutUnit is for a service manager that refused the unit. If the unit started in spite of that, the lock decides who runs the

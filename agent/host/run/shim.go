@@ -24,7 +24,8 @@ const reservedBytes = 448 << 10
 
 // Shim runs the program of a run directory, between the service manager and the program, as containerd-shim does for containers: it reads
 // the spec, copies output to the log files, enforces the timeout, and records the result, whether or not an agent is there to see it. It
-// returns when nobody holds the program's output any more. An error means that there is no result.
+// returns when nobody holds the program's output any more. An error means that there is no result. Without room for the result, the program
+// is not started.
 func Shim(dir string) error {
 	d := runDir(dir)
 	if err := d.check(); err != nil {
@@ -45,7 +46,10 @@ func Shim(dir string) error {
 	if err != nil {
 		return err
 	}
-	s := newShim(d)
+	s, err := newShim(d)
+	if err != nil {
+		return err
+	}
 	defer s.close()
 	systemd.Notify("READY=1")
 	result := s.run(spec)
@@ -67,7 +71,7 @@ type shim struct {
 	stop     chan os.Signal // SIGTERM, SIGINT
 	pipes    *outputPipes
 	writers  *outputWriters
-	// progress is the progress file, result the file that becomes result.json or stopped.json; nil if it could not be created.
+	// progress is the progress file, nil if it could not be created. result is the file that becomes result.json or stopped.json.
 	progress *os.File
 	result   *os.File
 
@@ -81,20 +85,38 @@ type shim struct {
 	stopped bool
 }
 
-func newShim(d runDir) *shim {
-	s := &shim{dir: d, children: make(chan os.Signal, 1), stop: make(chan os.Signal, 1)}
+func newShim(d runDir) (*shim, error) {
+	result, err := d.reserveResult()
+	if err != nil {
+		return nil, err
+	}
+	s := &shim{dir: d, result: result, children: make(chan os.Signal, 1), stop: make(chan os.Signal, 1)}
 	signal.Notify(s.children, syscall.SIGCHLD)
 	signal.Notify(s.stop, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	// Orphans become children of the shim, so that nothing that the program starts escapes it.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	var err error
-	if s.result, err = os.OpenFile(d.path("."+resultFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err == nil {
-		_ = unix.Fallocate(int(s.result.Fd()), 0, 0, reservedBytes)
-	}
 	s.progress, _ = os.OpenFile(d.path(progressFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	s.writers = d.outputWriters(s.writeProgress)
-	return s
+	return s, nil
+}
+
+// reserveResult creates the file of the result with room for it. A program whose result could not be recorded would run twice. Not every
+// file system can reserve space.
+func (d runDir) reserveResult() (*os.File, error) {
+	file, err := os.OpenFile(d.path("."+resultFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("creating the file of the result: %w", err)
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Fallocate(int(file.Fd()), 0, 0, reservedBytes)
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		_ = os.Remove(file.Name())
+		file.Close()
+		return nil, fmt.Errorf("reserving %d KiB for the result: %w", reservedBytes>>10, err)
+	}
+	return file, nil
 }
 
 func (s *shim) close() {
@@ -204,9 +226,6 @@ func (s *shim) writeResult(name string, result runResult) error {
 }
 
 func (s *shim) tryWriteResult(name string, result runResult) error {
-	if s.result == nil {
-		return errors.New("the file could not be created before the program was started")
-	}
 	raw, err := json.Marshal(result)
 	if err == nil {
 		_, err = s.result.WriteAt(raw, 0)

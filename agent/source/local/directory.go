@@ -27,9 +27,11 @@ const (
 	// pollInterval is how often the directory is read without an event, for what inotify cannot tell: a file system that has become
 	// readable, or a machine without free watches.
 	pollInterval = 15 * time.Second
+	// emptyGrace is for how long an empty directory may be one in which a file system is still to be mounted.
+	emptyGrace = 5 * time.Minute
 )
 
-// Options of a Directory; all but Notify are required.
+// Options of a Directory; all but StopProgram and Notify are required.
 type Options struct {
 	// Path is the directory of plans. It is created with mode 0700 when it is missing.
 	Path string
@@ -39,6 +41,10 @@ type Options struct {
 	Host host.Host
 	// Log receives what is added, removed and invalid.
 	Log *slog.Logger
+	// StopProgram terminates what the engine of a plan has left running in an earlier process, given the name of the plan and the state
+	// directory of its engine, which does not run. It is called before the state of a plan that is gone is removed, and for plans that are
+	// skipped; nil where no program outlives the agent.
+	StopProgram func(plan, stateDirectory string) error
 	// Notify is called whenever the directory has been read; nil for nobody.
 	Notify func()
 }
@@ -54,10 +60,13 @@ type Directory struct {
 	problem string
 	// orphansRemoved is set when the state of plans that disappeared while the agent did not run has been removed.
 	orphansRemoved bool
+	// emptySince is since when the directory is empty, if no plan was seen in it yet.
+	emptySince time.Time
 
 	newWatcher   func() (*fsnotify.Watcher, error)
 	warnedWatch  bool
 	pollInterval time.Duration
+	now          func() time.Time
 }
 
 // New makes a Directory; Run starts it.
@@ -66,8 +75,11 @@ func New(options Options) *Directory {
 	if options.Notify == nil {
 		options.Notify = func() {}
 	}
+	if options.StopProgram == nil {
+		options.StopProgram = func(string, string) error { return nil }
+	}
 	return &Directory{Options: options, plans: map[string]*Plan{}, queue: make(chan struct{}, 1),
-		newWatcher: fsnotify.NewWatcher, pollInterval: pollInterval}
+		newWatcher: fsnotify.NewWatcher, pollInterval: pollInterval, now: time.Now}
 }
 
 // Run calls start for each plan, in a goroutine of its own, until ctx is done. The context of start ends with the cause source.ErrRemoved
@@ -142,8 +154,8 @@ func (d *Directory) warnWatch(err error) {
 func (d *Directory) reload(watch func(dir string) error) {
 	found, err := d.scan(watch)
 	d.logProblem(err)
-	for name := range found {
-		if d.plans[name] == nil {
+	for name, skipped := range found {
+		if d.plans[name] == nil && !skipped {
 			d.plans[name] = newPlan(d, name)
 		}
 	}
@@ -155,17 +167,31 @@ func (d *Directory) reload(watch func(dir string) error) {
 		case exists:
 			plan.stop()
 			delete(d.plans, name)
+			d.stopProgram(name, plan.StateDirectory())
 		case err == nil: // what could not be read is not taken for removed
 			d.Log.Info("Local plan removed", "plan", name)
 			plan.stop()
 			delete(d.plans, name)
-			d.removeState(plan.StateDirectory())
+			d.removeState(name, plan.StateDirectory())
 		}
 	}
-	if err == nil && !d.orphansRemoved {
+	if err == nil && !d.orphansRemoved && !d.mayBeMounted(found) {
 		d.removeOrphanedState(found)
 		d.orphansRemoved = true
 	}
+}
+
+// mayBeMounted reports whether the directory may be a mount point that is not mounted yet: no plan was seen in it since the start, which
+// was less than emptyGrace ago.
+func (d *Directory) mayBeMounted(found map[string]bool) bool {
+	if len(found) > 0 {
+		return false
+	}
+	now := d.now()
+	if d.emptySince.IsZero() {
+		d.emptySince = now
+	}
+	return now.Sub(d.emptySince) < emptyGrace
 }
 
 // logProblem logs why the directory cannot be read, once.
@@ -198,7 +224,8 @@ func (d *Directory) schedule(ctx context.Context, start func(context.Context, *P
 	}
 }
 
-// removeOrphanedState removes the state of plans that disappeared while the agent did not run.
+// removeOrphanedState removes the state of plans that disappeared while the agent did not run, and stops what is left of those that are
+// skipped since.
 func (d *Directory) removeOrphanedState(found map[string]bool) {
 	names, err := d.Host.ReadDir(d.StateDirectory)
 	if err != nil {
@@ -206,13 +233,25 @@ func (d *Directory) removeOrphanedState(found map[string]bool) {
 	}
 	for _, dir := range names {
 		name, err := url.PathUnescape(dir)
-		if _, exists := found[name]; err == nil && !exists {
-			d.removeState(filepath.Join(d.StateDirectory, dir))
+		skipped, exists := found[name]
+		switch path := filepath.Join(d.StateDirectory, dir); {
+		case err != nil:
+		case !exists:
+			d.removeState(name, path)
+		case skipped:
+			d.stopProgram(name, path)
 		}
 	}
 }
 
-func (d *Directory) removeState(dir string) {
+func (d *Directory) stopProgram(plan, dir string) {
+	if err := d.StopProgram(plan, dir); err != nil {
+		d.Log.Warn("Stopping the program of a local plan failed", "plan", plan, "error", err)
+	}
+}
+
+func (d *Directory) removeState(plan, dir string) {
+	d.stopProgram(plan, dir)
 	if err := d.Host.RemoveAll(dir); err != nil {
 		d.Log.Warn("Removing the state of a local plan failed", "error", err)
 	}

@@ -166,7 +166,10 @@ func (p *Plan) finished() bool {
 		return true
 	}
 	checksum := plans.Checksum(p.raw)
-	return p.status.AppliedChecksum == checksum || p.status.FailedChecksum == checksum
+	if failed := p.status.FailedChecksum; failed != "" {
+		return failed == checksum // what was applied before another plan failed is applied again
+	}
+	return p.status.AppliedChecksum == checksum
 }
 
 // deliver gives the engine what the files hold.

@@ -41,6 +41,8 @@ const (
 type Options struct {
 	// ConnectionFile is the path of the connection info. It is read again with each connection, so that a new registration needs no restart.
 	ConnectionFile string
+	// Fixed says that nobody replaces the connection info while the Source runs, so that it is not watched.
+	Fixed bool
 	// Strict refuses connection info without certificate authorities.
 	Strict bool
 	// Log receives warnings about connections, and what was registered or replaced.
@@ -137,7 +139,9 @@ func (s *Source) count(counter *int64) {
 // Run lists and watches until ctx is done. Failures are retried after a delay that grows to a minute, or that the hub asks for.
 func (s *Source) Run(ctx context.Context) {
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watchConnectionFile(ctx) })
+	if !s.Fixed {
+		watching.Go(func() { s.watchConnectionFile(ctx) })
+	}
 	defer watching.Wait()
 	for failed := (failures{}); ctx.Err() == nil; {
 		client := s.current()

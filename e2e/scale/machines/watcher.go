@@ -72,7 +72,7 @@ func connect(dir string, connection config.Connection, log *slog.Logger) (*remot
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return nil, err
 	}
-	return remote.New(remote.Options{ConnectionFile: file, Strict: true, Log: log, Dial: ownAddress(dir)})
+	return remote.New(remote.Options{ConnectionFile: file, Fixed: true, Strict: true, Log: log, Dial: ownAddress(dir)})
 }
 
 // ownAddress dials from an address of the loopback network that only this machine has: the hub limits connections from one address.
