@@ -38,8 +38,10 @@ type callers struct {
 	isGuess func(err error) bool
 	// check refuses requests that cannot be served, before they hold a slot; nil for none.
 	check func(w http.ResponseWriter, r *http.Request, credential string) error
-	// knownSlots and unknownSlots bound how many requests are verified at the same time; nil for no bound.
+	// knownSlots and unknownSlots bound how many requests are verified at the same time; nil for no bound. unknownSlotsPerAddress counts those
+	// whose credential is not recognized for each address.
 	knownSlots, unknownSlots *inflight.Limiter
+	unknownSlotsPerAddress   bool
 	// timeout bounds the verification, and whatever the handler waits for in it, which ends when the server stops, too; 0 for no bound.
 	timeout time.Duration
 	// status is set if errors are answered as metav1.Status, as Kubernetes does, and answers carry caChecksumHeader. Errors of others are
@@ -78,7 +80,11 @@ func open(serve respond) handler {
 func (s *Server) serve(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := rt.callers
-		response.SetTimeout(w, c.timeout+rt.answer)
+		timeout := c.timeout + rt.answer
+		if rt.body > 0 {
+			timeout += connlimit.BodyTime(rt.body)
+		}
+		response.SetTimeout(w, timeout)
 		if checksum := s.opts.Settings.CAChecksum(); c.status && checksum != "" {
 			w.Header().Set(caChecksumHeader, checksum)
 		}
@@ -108,7 +114,7 @@ func (s *Server) admit(rt route, w http.ResponseWriter, r *http.Request) (answer
 	defer func() {
 		switch {
 		case err == nil:
-			connlimit.Trust(r.Context())
+			connlimit.Trust(r.Context(), "credential "+c.key(r, credential), maxConnections)
 		case c.isGuess(err):
 			c.failures.Take(ratelimit.ClientKey(r))
 		}
@@ -126,6 +132,7 @@ func (s *Server) admit(rt route, w http.ResponseWriter, r *http.Request) (answer
 		return nil, err
 	}
 	defer release()
+	defer connlimit.Answering(r.Context())()
 	if c.timeout == 0 {
 		return rt.handle(r, credential)
 	}
@@ -154,6 +161,8 @@ func (c *callers) enter(w http.ResponseWriter, r *http.Request, credential strin
 		if c.knownPerAddress {
 			key = address + " " + key
 		}
+	} else if c.unknownSlotsPerAddress {
+		slotKey = address
 	}
 	if err := limit.take(key); err != nil {
 		return nil, err

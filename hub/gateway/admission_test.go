@@ -32,6 +32,40 @@ func TestWrongCredentialsWait(t *testing.T) {
 	}
 }
 
+// TestUnrecognizedMachines: machines of one address whose tokens have to be reviewed leave slots to those of others, and what is no token
+// is not reviewed.
+func TestUnrecognizedMachines(t *testing.T) {
+	s := newTestServer(t, "")
+	s.setupCallers()
+	s.handler = s.newHandler()
+	reviews := 0
+	s.opts.Client.(*fakeAPI).review = func(string) bool { reviews++; return false }
+	if w := getAs(s, "nothing", "/version", ""); w.Code != http.StatusUnauthorized || reviews > 0 {
+		t.Errorf("what is no token: %d after %d reviews", w.Code, reviews)
+	}
+	const token = "header.payload.signature"
+	var release func()
+	for i := range maxReviews {
+		address := fmt.Sprint("192.0.2.", 1+i/maxReviewsPerAddress)
+		var code int
+		if code, release = enter(t, s.machines, address, token); code != http.StatusOK {
+			t.Fatalf("request %d: %d", i, code)
+		}
+		if i == maxReviewsPerAddress-1 {
+			if code, _ := enter(t, s.machines, address, token); code != http.StatusServiceUnavailable {
+				t.Errorf("an address that has its share of the slots: %d", code)
+			}
+		}
+	}
+	if code, _ := enter(t, s.machines, "192.0.2.9", token); code != http.StatusServiceUnavailable {
+		t.Errorf("all slots are taken: %d", code)
+	}
+	release()
+	if code, _ := enter(t, s.machines, "192.0.2.9", token); code != http.StatusOK {
+		t.Errorf("after one was released: %d", code)
+	}
+}
+
 // enter lets a request of an address in, and returns its status code.
 func enter(t *testing.T, c *callers, address, credential string) (code int, release func()) {
 	t.Helper()

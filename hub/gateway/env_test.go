@@ -86,6 +86,8 @@ func newTestServer(t testing.TB, dir string) *Server {
 		Cache: struct{ cache.Informers }{}, Issuer: &tokens.Issuer{}, Tunnels: struct{ agentsession.Tunnels }{},
 	})
 	must(t, err)
+	// Without filled caches there are no slots, and the tokens of the fakeAPI are names.
+	s.machines.unknownSlots, s.machines.check = nil, nil
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/inflight"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -17,6 +18,8 @@ const (
 	// maxMachineWatches is how many watches one machine may have. With another one the oldest ends: an agent whose network is unstable begins
 	// a new watch long before the hub notices that the connection of the last one is dead.
 	maxMachineWatches = 4
+	// maxMachineConnections is how many connections one machine may have. An agent has two or three, and dead ones that nobody has noticed.
+	maxMachineConnections = 32
 )
 
 // machineLimits are what each machine may have in progress.
@@ -52,6 +55,9 @@ func (s *Server) asWatchingMachine(serve machineHandler) handler {
 func (s *Server) authenticated(serve machineHandler) handler {
 	return func(r *http.Request, token string) (respond, error) {
 		m, err := s.authenticator.Authenticate(r.Context(), token)
+		if err == nil {
+			connlimit.Trust(r.Context(), "machine "+m.Account.String(), maxMachineConnections)
+		}
 		return func(w http.ResponseWriter, r *http.Request) error {
 			if err := serve(w, r, m); err != nil {
 				s.writeStatus(w, r, err, m)

@@ -28,6 +28,13 @@ const (
 	// maxRegistrations is how many registrations may be waiting at the same time, and maxPerToken how many of them with one token.
 	maxRegistrations = 500
 	maxPerToken      = maxRegistrations / 4
+	// maxConnections is how many connections there may be with one credential: a registration token is that of all machines of a pool.
+	maxConnections = 4096
+	// maxReviews is how many requests of machines may wait at the same time until the Kubernetes API has reviewed a token that is not
+	// recognized, and maxReviewsPerAddress how many of one address, behind which a whole fleet may be: where all its tokens have to be
+	// reviewed, the others retry.
+	maxReviews           = 1024
+	maxReviewsPerAddress = maxReviews / 2
 )
 
 const (
@@ -139,7 +146,16 @@ func (s *Server) setupCallers() {
 	s.machines = &callers{
 		credential: bearer, failures: failures, isGuess: unauthorized, key: hash, status: true,
 		recognized: func(_ *http.Request, token string) bool { return s.authenticator.Recognizes(token) },
+		check:      checkMachineToken, unknownSlots: inflight.New(maxReviews, maxReviewsPerAddress), unknownSlotsPerAddress: true,
 	}
+}
+
+// checkMachineToken refuses what is no JSON Web Token, as all tokens of ServiceAccounts are: the Kubernetes API need not be asked.
+func checkMachineToken(_ http.ResponseWriter, _ *http.Request, token string) error {
+	if !agentsession.IsJWT(token) {
+		return plandelivery.ErrUnauthorized
+	}
+	return nil
 }
 
 func checkRegistration(w http.ResponseWriter, r *http.Request, token string) error {
@@ -189,7 +205,7 @@ func (s *Server) newHandler() http.Handler {
 func trustPeers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if replicas.FromPeer(r) {
-			connlimit.Trust(r.Context())
+			connlimit.Trust(r.Context(), "", 0)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -44,6 +44,15 @@ const (
 	// stalledTimeout is how long a connection of HTTP/2 may take nothing of what is written to it. Write deadlines are those of a stream: they
 	// end none on a connection that is not read at all.
 	stalledTimeout = 2 * time.Minute
+	// maxStreams is how many requests of one connection of HTTP/2 are in progress, as of kube-apiserver. Each takes memory before any limit of
+	// unauthenticated clients can refuse it. Clients of Kubernetes open another connection for more.
+	maxStreams = 100
+	// maxReceived is how much of the bodies that a connection of HTTP/2 sends is kept in memory until it is read, in bytes, and how much of
+	// one body: by default net/http takes a MiB from anybody. An upload sends no more than that in a round trip.
+	maxReceived = 128 << 10
+	// maxFrame is the size of the largest frame that a client may send, in bytes, the smallest limit that HTTP/2 knows: a connection keeps a
+	// buffer for it for its whole life.
+	maxFrame = 16 << 10
 	// shutdownGrace is how long running requests may take when the hub stops.
 	shutdownGrace = 10 * time.Second
 )
@@ -181,7 +190,7 @@ func (s *Server) Start(ctx context.Context) error {
 		server.RegisterOnShutdown(s.opts.Peers.StopPublishing)
 	}
 	served := make(chan error, 1)
-	limited := connlimit.Listen(session.Listener(connlimit.ReserveFiles(listener, s.outOfFiles())), connlimit.Defaults)
+	limited := connlimit.Listen(session.Listener(connlimit.ReserveFiles(listener, s.outOfFiles())), connlimit.LimitsFor(connlimit.OpenFiles()))
 	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
 	s.listening.Store(true)
 	s.log.Info("Gateway listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
@@ -219,8 +228,11 @@ func (s *Server) httpServer() *http.Server {
 		ConnContext:       connlimit.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       3 * time.Minute,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: stalledTimeout},
-		ErrorLog:          log.New(errorLog{s.log}, "", 0),
+		HTTP2: &http.HTTP2Config{
+			WriteByteTimeout: stalledTimeout, MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerConnection: maxReceived, MaxReceiveBufferPerStream: maxReceived,
+		},
+		ErrorLog: log.New(errorLog{s.log}, "", 0),
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -38,6 +40,76 @@ func TestDownloadsOfOneConnection(t *testing.T) {
 	if codes[http.StatusOK] == 0 || codes[http.StatusOK] > 20 || codes[http.StatusTooManyRequests] != 40-codes[http.StatusOK] {
 		t.Errorf("answers by code: %v, want at most 20 downloads", codes)
 	}
+}
+
+// endingConn closes ended when the server has closed it.
+type endingConn struct {
+	net.Conn
+	ended func()
+}
+
+func (c endingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.ended()
+	}
+	return n, err
+}
+
+// TestUnreadAnswersGoFirst: at the limit, connections on which a credential is verified outlast those whose answers are not read.
+func TestUnreadAnswersGoFirst(t *testing.T) {
+	s := newTestServer(t, "")
+	reviewing, proceed := make(chan struct{}, 1), make(chan struct{})
+	s.opts.Client.(*fakeAPI).review = func(string) bool {
+		reviewing <- struct{}{}
+		<-proceed
+		return true
+	}
+	address := serveWithin(t, s, s.httpServer(), connlimit.Limits{Address: 3, Total: 3})
+	// request sends a request over a connection of its own, of which ended is closed with it. It is sent one byte of the answer.
+	request := func(path, token string, ended chan<- struct{}) error {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1}}
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return endingConn{conn, sync.OnceFunc(func() { close(ended) })}, err
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, nil)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := transport.RoundTrip(r)
+		if err == nil {
+			t.Cleanup(func() { _ = answer.Body.Close() })
+		}
+		return err
+	}
+	verified := make(chan error, 1)
+	var ended [3]chan struct{}
+	for i := range ended {
+		ended[i] = make(chan struct{})
+	}
+	go func() { verified <- request("/version", benchName(0), ended[0]) }()
+	receive(t, reviewing)
+	must(t, request("/system-agent-install.sh", "", ended[1]))
+	must(t, request("/system-agent-install.sh", "", ended[2]))
+	for i := range 2 {
+		conn, err := net.Dial("tcp", address)
+		must(t, err)
+		defer func() { _ = conn.Close() }()
+		receive(t, ended[1+i]) // the oldest
+		if i == 0 {
+			select {
+			case <-ended[2]:
+				t.Error("a connection is closed before an older one")
+			default:
+			}
+		}
+	}
+	close(proceed)
+	must(t, receive(t, verified))
 }
 
 // pausedConn is a connection that is not read while it is paused.
@@ -111,5 +183,11 @@ func TestEveryAnswerHasADeadline(t *testing.T) {
 		if w.Code/100 != code/100 || w.deadline.IsZero() {
 			t.Errorf("%s: %d, deadline %v", path, w.Code, w.deadline)
 		}
+	}
+	// The body of an update takes a slow machine minutes before there is an answer.
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/api/v1/namespaces/ns/secrets/x", nil))
+	if left := time.Until(w.deadline); left < 3*time.Minute {
+		t.Errorf("an update must be sent and answered within %s", left)
 	}
 }

@@ -175,6 +175,11 @@ func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 // serve serves with TLS, and limits connections as Start does.
 func serve(b testing.TB, s *Server, server *http.Server) (address string) {
 	b.Helper()
+	return serveWithin(b, s, server, connlimit.Defaults)
+}
+
+func serveWithin(b testing.TB, s *Server, server *http.Server, limits connlimit.Limits) (address string) {
+	b.Helper()
 	pair, err := pki.Issue(pki.Request{CommonName: "hub", Usage: x509.ExtKeyUsageServerAuth, DNSNames: []string{"localhost"},
 		Lifetime: time.Hour}, nil, time.Now())
 	if err != nil {
@@ -188,7 +193,7 @@ func serve(b testing.TB, s *Server, server *http.Server) (address string) {
 	server.TLSConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}}
 	server.ErrorLog.SetOutput(io.Discard)
 	go func() {
-		_ = server.Serve(tls.NewListener(connlimit.Listen(listener, connlimit.Defaults), server.TLSConfig))
+		_ = server.Serve(tls.NewListener(connlimit.Listen(listener, limits), server.TLSConfig))
 	}()
 	b.Cleanup(func() { s.drain.stop(); _ = server.Close() })
 	return listener.Addr().String()

@@ -223,6 +223,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		Live: mgr.GetAPIReader(), Now: time.Now,
 	}
 	s.operations = operations.NewMetrics(metrics.Registry, mgr.GetCache())
+	if err := operations.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
 	if s.agents, err = downloads.New(opts.AssetsDir, opts.Settings); err != nil {
 		return nil, err
 	}

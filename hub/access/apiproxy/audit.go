@@ -2,12 +2,15 @@ package apiproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"gopkg.in/natefinch/lumberjack.v2"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -25,10 +28,11 @@ const (
 	maxAuditID = 64
 	// annotationPrefix begins the annotations that the proxy adds to events.
 	annotationPrefix = "proxy.drover.dev/"
-	// auditBuffer is how many events wait for a slow disk. When it is full events are dropped, which metric apiserver_audit_error_total
-	// counts.
+	// auditBuffer is how many events wait for a slow disk. Further ones are dropped, and counted.
 	auditBuffer = 10000
 )
+
+var errAuditBufferFull = errors.New("the queue of the audit log is full")
 
 // everything has every stage of every request in the log, without bodies.
 var everything = policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
@@ -48,6 +52,9 @@ type AuditOptions struct {
 type AuditLog struct {
 	audit.Backend
 	out io.Closer
+	// queued is how many events wait to be written, dropped counts those that never are.
+	queued  atomic.Int64
+	dropped prometheus.Counter
 }
 
 // NewAuditLog opens the log, or returns nil where none is asked for.
@@ -55,7 +62,10 @@ func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
 	if opts.Path == "" {
 		return nil, nil
 	}
-	log := &AuditLog{out: io.NopCloser(nil)}
+	log := &AuditLog{out: io.NopCloser(nil), dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "drover_proxy_audit_events_dropped_total",
+		Help: "Events that are not in the audit log, since it could not be written, or not fast enough.",
+	})}
 	var out io.Writer = os.Stdout
 	if opts.Path != "-" {
 		if err := os.MkdirAll(filepath.Dir(opts.Path), 0o700); err != nil {
@@ -71,10 +81,43 @@ func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
 		out, log.out = rotated, rotated
 	}
 	// The disk is not waited for.
-	log.Backend = buffered.NewBackend(auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), buffered.BatchConfig{
-		BufferSize: auditBuffer, MaxBatchSize: 1,
-	})
+	writer := auditWriter{Backend: auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), log: log}
+	log.Backend = buffered.NewBackend(writer, buffered.BatchConfig{BufferSize: auditBuffer, MaxBatchSize: 1})
 	return log, nil
+}
+
+// ProcessEvents implements audit.Sink. The queue behind it would drop events as well, but counts them among the metrics of Kubernetes
+// libraries, which the hub does not serve.
+func (l *AuditLog) ProcessEvents(events ...*auditinternal.Event) bool {
+	for _, event := range events {
+		if l.queued.Add(1) > auditBuffer {
+			l.queued.Add(-1)
+			l.dropped.Inc()
+			audit.HandlePluginError(buffered.PluginName, errAuditBufferFull, event)
+			continue
+		}
+		l.Backend.ProcessEvents(event)
+	}
+	return true
+}
+
+// auditWriter writes the events that wait in the queue of an AuditLog.
+type auditWriter struct {
+	audit.Backend
+	log *AuditLog
+}
+
+// ProcessEvents implements audit.Sink.
+func (w auditWriter) ProcessEvents(events ...*auditinternal.Event) bool {
+	w.log.queued.Add(-int64(len(events)))
+	ok := true
+	for _, event := range events {
+		if !w.Backend.ProcessEvents(event) {
+			w.log.dropped.Inc()
+			ok = false
+		}
+	}
+	return ok
 }
 
 // Start writes until ctx ends, and then what is left. No log at all has nothing to write.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/drover-dev/drover/hub/identity/userauth"
-	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 )
 
@@ -25,7 +24,7 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 		if ok {
 			c := callOf(r)
 			c.user, c.audience = answer.User, answer.Audiences
-			connlimit.Trust(r.Context())
+			userauth.Trust(r.Context(), answer.User)
 			dropCredentials(r.Header)
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), answer.User)))
 			return

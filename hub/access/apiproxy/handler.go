@@ -61,6 +61,9 @@ func New(opts Options) (*Handler, error) {
 		return nil, errors.New("making the API proxy: Authenticator, Authorizer, Clusters and Tunnels are needed")
 	}
 	h := &Handler{opts: opts, log: opts.Logger, limits: newLimiter(opts.Limits), metrics: newMetrics(opts.Registerer), life: newLifetime()}
+	if opts.Audit != nil && opts.Registerer != nil {
+		opts.Registerer.MustRegister(opts.Audit.dropped)
+	}
 	forward := h.forwarder()
 	h.peers = h.asPeer(forward)
 

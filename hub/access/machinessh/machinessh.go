@@ -19,7 +19,6 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/identity/userauth"
-	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/inflight"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
@@ -139,7 +138,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	connlimit.Trust(r.Context())
+	userauth.Trust(r.Context(), who)
 	release, ok := h.slots.Acquire(who.GetName())
 	if !ok {
 		return response.TooMany(time.Second, "too many concurrent requests and connections to machines")

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -23,7 +24,8 @@ const (
 )
 
 // limiter bounds how many downloads there are. Beyond that a new one ends the one that is furthest behind, or has to wait: clients that do
-// not read keep nobody from installing a machine, not even behind the same address.
+// not read keep nobody from installing a machine, not even behind the same address. Clients that read no faster than they have to keep
+// those of other addresses from it neither: where nobody is behind, a new download ends the slowest one of the address that has most.
 type limiter struct {
 	perAddress, total int
 
@@ -64,16 +66,19 @@ func (l *limiter) serve(w http.ResponseWriter, r *http.Request, next func(http.R
 		l.mu.Unlock()
 		d.finish()
 	}()
+	defer connlimit.Answering(r.Context())()
 	return next(d, r)
 }
 
-// add counts a download. At a limit it takes the place of one that is too far behind; ok is false if there is none.
+// add counts a download. At a limit it takes the place of one that is too far behind, or else of one of the address that has most, unless
+// its own address would then have more; ok is false if there is none.
 func (l *limiter) add(d *download) (replaced *download, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	own := l.byAddress[d.address]
 	switch {
-	case len(l.byAddress[d.address]) >= l.perAddress:
-		replaced = slowest(nil, l.byAddress[d.address])
+	case len(own) >= l.perAddress:
+		replaced = slowest(nil, own)
 	case l.count >= l.total:
 		for _, downloads := range l.byAddress {
 			replaced = slowest(replaced, downloads)
@@ -83,11 +88,25 @@ func (l *limiter) add(d *download) (replaced *download, ok bool) {
 		return nil, true
 	}
 	if time.Since(replaced.dueAt()) <= maxBehind {
-		return nil, false
+		most := l.most()
+		if len(own)+1 >= len(most) {
+			return nil, false
+		}
+		replaced = slowest(nil, most)
 	}
 	l.remove(replaced)
 	l.insert(d)
 	return replaced, true
+}
+
+// most returns the downloads of the address that has most of them.
+func (l *limiter) most() (most map[*download]struct{}) {
+	for _, downloads := range l.byAddress {
+		if len(downloads) > len(most) {
+			most = downloads
+		}
+	}
+	return most
 }
 
 // slowest returns which is furthest behind of some downloads and another one, which may be nil.

@@ -37,37 +37,84 @@ func (c *testClient) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
+// begin begins a download of pieces that a client of minimumRate reads in a minute, and waits until it is refused or not read.
+func begin(l *limiter, address string) *testClient {
+	c := &testClient{ResponseWriter: httptest.NewRecorder(), read: make(chan struct{}), aborted: make(chan struct{})}
+	c.abort = sync.OnceFunc(func() { close(c.aborted) })
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = address + ":1"
+	piece := make([]byte, minimumRate*60)
+	go func() {
+		c.result = l.serve(c, r, func(w http.ResponseWriter, _ *http.Request) error {
+			for {
+				if _, err := w.Write(piece); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	synctest.Wait()
+	return c
+}
+
+// TestShareOfAddresses: where all clients read, a download of another address takes the place of the slowest of the address that has most.
+func TestShareOfAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const here, there, elsewhere, nowhere = "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"
+		l := newLimiter(3, 3)
+		var clients []*testClient
+		add := func(address string) {
+			clients = append(clients, begin(l, address))
+			time.Sleep(time.Second)
+		}
+		refused := func(address string) {
+			t.Helper()
+			if c := begin(l, address); !response.IsCode(c.result, http.StatusTooManyRequests) {
+				t.Errorf("a download of %s: %v, want it to be refused", address, c.result)
+			}
+		}
+		ended := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			for i, c := range clients {
+				if (c.result != nil) != (i < want) {
+					t.Errorf("download %d after %d were replaced: %v", i, want, c.result)
+				}
+			}
+		}
+		for range 3 {
+			add(here)
+		}
+		refused(here)
+		ended(0)
+		add(there)
+		ended(1)
+		refused(there) // the other address would then have less
+		refused(here)
+		add(elsewhere)
+		ended(2)
+		refused(nowhere)
+		ended(2)
+		for _, c := range clients {
+			c.abort()
+		}
+	})
+}
+
 // TestLimiter: a download beyond a limit takes the place of one that is not read, and waits while there is none.
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const here, there, elsewhere = "192.0.2.1", "192.0.2.2", "192.0.2.3"
-		l, piece := newLimiter(2, 3), make([]byte, minimumRate*60)
-		download := func(address string) *testClient {
-			c := &testClient{ResponseWriter: httptest.NewRecorder(), read: make(chan struct{}), aborted: make(chan struct{})}
-			c.abort = sync.OnceFunc(func() { close(c.aborted) })
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.RemoteAddr = address + ":1"
-			go func() {
-				c.result = l.serve(c, r, func(w http.ResponseWriter, _ *http.Request) error {
-					for {
-						if _, err := w.Write(piece); err != nil {
-							return err
-						}
-					}
-				})
-			}()
-			synctest.Wait()
-			return c
-		}
+		l := newLimiter(2, 3)
 		refused := func(address string) {
 			t.Helper()
-			if c := download(address); !response.IsCode(c.result, http.StatusTooManyRequests) {
+			if c := begin(l, address); !response.IsCode(c.result, http.StatusTooManyRequests) {
 				t.Errorf("a download of %s beyond the limit: %v", address, c.result)
 			}
 		}
 		replaces := func(address string, slow *testClient) *testClient {
 			t.Helper()
-			c := download(address)
+			c := begin(l, address)
 			if c.result != nil || !errors.Is(slow.result, os.ErrDeadlineExceeded) {
 				t.Errorf("a download of %s while a client does not read: %v, that of the client: %v", address, c.result, slow.result)
 			}
@@ -81,7 +128,7 @@ func TestLimiter(t *testing.T) {
 			time.Sleep(maxBehind * 2 / 3)
 		}
 
-		first, second, third := download(here), download(here), download(there)
+		first, second, third := begin(l, here), begin(l, here), begin(l, there)
 		refused(here)
 		refused(there)
 		read(second, third)

@@ -39,6 +39,8 @@ const (
 	// concurrentReviews is how many reviews are asked for at once, less than a connection of HTTP/2 has streams: beyond these, the client
 	// opens a connection with a handshake of its own for each request, while ten thousand agents come back after a restart.
 	concurrentReviews = 32
+	// reviewTimeout is how long a request waits for the review of its token, so that requests do not pile up while the API does not answer.
+	reviewTimeout = 20 * time.Second
 )
 
 // ErrUnauthorized is returned for every token that is not one of a machine. The reason is not the caller's business.
@@ -260,13 +262,19 @@ func (a *Authenticator) stillAllowed(ctx context.Context, m *Machine, fresh bool
 	return now.Account == m.Account && now.Bootstrap.UID == m.Bootstrap.UID
 }
 
-// ask asks the API about a token when its turn has come.
+// ask asks the API about a token when its turn has come. The error is a *response.Error if there is no answer within reviewTimeout.
 func (a *Authenticator) ask(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	select {
 	case a.reviewing <- struct{}{}:
-		defer func() { <-a.reviewing }()
-		return a.review(ctx, token)
-	case <-ctx.Done():
-		return user, false, fmt.Errorf("waiting for the review of a token: %w", ctx.Err())
+		user, ok, err = a.review(limited, token)
+		<-a.reviewing
+	case <-limited.Done():
+		err = fmt.Errorf("waiting for the review of a token: %w", limited.Err())
 	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = response.Retry(response.DefaultRetry, "the hub could not verify the token within %s", reviewTimeout)
+	}
+	return user, ok, err
 }

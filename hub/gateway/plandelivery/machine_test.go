@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/accounttokens"
+	"github.com/drover-dev/drover/hub/util/response"
 )
 
 // identityReader knows ServiceAccounts and RKEBootstraps by namespace and name.
@@ -249,6 +251,31 @@ func TestOwnReview(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %d reviews, want %d", name, m, err, reviews, test.want)
 		}
 	}
+}
+
+// TestReviewTimeout: a request does not wait without end for an API that does not answer, nor for its turn.
+func TestReviewTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAuthenticator(nil, identityReader{}, unknownToken, nil)
+		a.review = func(ctx context.Context, _ string) (authenticationv1.UserInfo, bool, error) {
+			<-ctx.Done()
+			return authenticationv1.UserInfo{}, false, ctx.Err()
+		}
+		begun := time.Now()
+		var done sync.WaitGroup
+		for i := range 2 * concurrentReviews {
+			done.Go(func() {
+				_, err := a.Authenticate(t.Context(), fmt.Sprint("token ", i))
+				if !response.IsCode(err, http.StatusServiceUnavailable) {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+		done.Wait()
+		if took := time.Since(begun); took != reviewTimeout {
+			t.Errorf("the requests ended after %s", took)
+		}
+	})
 }
 
 // TestConcurrentReviews: many machines that come back at once are asked about some at a time, and one that has gone again is not asked

@@ -34,7 +34,7 @@ const (
 	relistSpread = 2 * time.Second
 	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
 	aheadTimeout = 3 * time.Second
-	// answerTimeout is how long a machine may take to read one event, or to send an update.
+	// answerTimeout is how long a machine may take to read one event.
 	answerTimeout = time.Minute
 )
 

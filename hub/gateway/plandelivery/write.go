@@ -18,12 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/response"
 	"github.com/drover-dev/drover/plans"
 )
 
 // MaxUpdateBytes is above what a Secret of the largest size takes as JSON.
 const MaxUpdateBytes = 3 << 20
+
+// updateTimeout is how long a machine may take to send an update, and then to read the answer, which is as large: 1.4 MB take three minutes
+// over a link of 64 kbit/s.
+var updateTimeout = answerTimeout + connlimit.BodyTime(MaxUpdateBytes)
 
 const fieldOwner = client.FieldOwner("drover-gateway")
 
@@ -198,7 +203,7 @@ var decoder = func() runtime.Decoder {
 
 var mediaTypes = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
 
-// readSecret decodes the body of an update, which must arrive within answerTimeout.
+// readSecret decodes the body of an update, which must arrive within updateTimeout, and sets until when the answer must be read.
 func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) {
 	if sent := r.Header.Get("Content-Type"); sent != "" {
 		if mediaType, _, err := mime.ParseMediaType(sent); err != nil || !slices.Contains(mediaTypes, mediaType) {
@@ -206,7 +211,7 @@ func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) 
 		}
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(answerTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(updateTimeout))
 	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -216,6 +221,7 @@ func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) 
 		return nil, apierrors.NewBadRequest("the request body is incomplete")
 	}
 	_ = control.SetReadDeadline(time.Time{})
+	response.SetTimeout(w, updateTimeout)
 	return decodeSecret(body)
 }
 

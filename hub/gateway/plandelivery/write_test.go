@@ -2,8 +2,12 @@ package plandelivery
 
 import (
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +15,57 @@ import (
 
 	"github.com/drover-dev/drover/plans"
 )
+
+// slowMachine keeps until when the body must have been sent, and until when the answer must be read.
+type slowMachine struct {
+	*httptest.ResponseRecorder
+	read, write time.Time
+}
+
+func (m *slowMachine) SetReadDeadline(deadline time.Time) error {
+	if !deadline.IsZero() {
+		m.read = deadline
+	}
+	return nil
+}
+
+func (m *slowMachine) SetWriteDeadline(deadline time.Time) error {
+	m.write = deadline
+	return nil
+}
+
+// TestSlowMachine: a machine on a link of 64 kbit/s has the time to send a plan Secret of 1.4 MB, and then to read it.
+func TestSlowMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, rate, late = 1_400_000, 8000, 100 * time.Second
+		w := &slowMachine{ResponseRecorder: httptest.NewRecorder()}
+		body := slowBody{strings.NewReader(`{"kind": "Secret", "apiVersion": "v1"}`), late}
+		begun := time.Now()
+		if _, err := readSecret(w, httptest.NewRequest(http.MethodPut, "/", body)); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.read.Sub(begun); got < size/rate*time.Second {
+			t.Errorf("the body may take %s", got)
+		}
+		if got := w.write.Sub(begun.Add(late)); got < size/rate*time.Second {
+			t.Errorf("the answer may take %s after the body", got)
+		}
+	})
+}
+
+// slowBody is a body whose end takes a while.
+type slowBody struct {
+	*strings.Reader
+	late time.Duration
+}
+
+func (b slowBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil {
+		time.Sleep(b.late)
+	}
+	return n, err
+}
 
 func TestAgentChanges(t *testing.T) {
 	current := &corev1.Secret{

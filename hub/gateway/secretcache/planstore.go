@@ -276,7 +276,8 @@ func (p *PlanStore) Get(key types.NamespacedName) (*corev1.Secret, uint64) {
 }
 
 // Unchanged reports whether only metadata, the applied plan and the upgrade of the agent have changed since a version of a Secret: what the
-// hub alone writes, and no report of a machine contains.
+// hub alone writes, and no report of a machine contains. A version that is too far behind may be one that a restore has undone
+// (maxVersionsBehind), and counts as changed.
 func (p *PlanStore) Unchanged(key types.NamespacedName, since string) bool {
 	version, err := ParseVersion(since)
 	if err != nil {
@@ -285,7 +286,7 @@ func (p *PlanStore) Unchanged(key types.NamespacedName, since string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, exists := p.objects[key]
-	return exists && found.since <= version && version <= found.version
+	return exists && found.since <= version && version <= found.version && found.version-version <= maxVersionsBehind
 }
 
 // sameForReport compares what a machine makes its report from, and what it reports.

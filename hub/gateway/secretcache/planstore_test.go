@@ -147,6 +147,17 @@ func TestPlanStoreUnchanged(t *testing.T) {
 	if p.Unchanged(planKey, "18") {
 		t.Error("what was deleted is unchanged")
 	}
+	// A restore from a backup with version 18 has raised the revision, and undone version 25. Then the hub has changed metadata.
+	const before, undone, after = "18", "25", "1000000030"
+	p = NewPlanStore()
+	must(t, p.Replace([]any{planAt(before, "a")}, "1000000020"))
+	must(t, p.Observe(planAt(after, "a")))
+	if p.Unchanged(planKey, undone) {
+		t.Error("a version that a restore has undone counts as unchanged")
+	}
+	if !p.Unchanged(planKey, after) {
+		t.Error("the version after a restore is changed")
+	}
 }
 
 func TestPlanStoreWatchFrom(t *testing.T) {

@@ -33,9 +33,9 @@ func (w *PlanWatcher) Events() <-chan PlanEvent { return w.events }
 const (
 	// watchBuffer is how many events a reader may be behind.
 	watchBuffer = 8
-	// maxVersionsBehind is how many versions a watch may continue from behind the store. A restore of the API's storage raises its revision by
-	// more (1,000,000,000, see https://etcd.io/docs/v3.6/op-guide/recovery and "hub backup restore"), and the version that the watch continues
-	// from may be one that the restore has undone.
+	// maxVersionsBehind is how many versions a watch may continue from behind the store, and a report may be behind it. A restore of the API's
+	// storage raises its revision by more (1,000,000,000, see https://etcd.io/docs/v3.6/op-guide/recovery and "hub backup restore"), and the
+	// version that a machine has may be one that the restore has undone.
 	maxVersionsBehind = 500_000_000
 )
 

@@ -123,7 +123,8 @@ func (i *Identity) Run(ctx context.Context, log logr.Logger) {
 // warnOfExpiry logs that the authority in use has to be replaced soon: when it ends, no machine can verify the gateway any more.
 func (i *Identity) warnOfExpiry(log logr.Logger) {
 	if i.expires.Sub(i.now()) < expiryWarning {
-		log.Info(`The gateway's certificate authority expires soon; see "Replace the certificate authority" in docs/gateway.md`,
+		log.Info("The gateway's certificate authority expires soon; replace it in three steps, with the annotation rke.cattle.io/ca-rotation of "+
+			"the Secret: prepare, switch, finish. After each, restart all replicas and wait until all machines have followed",
 			"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName}, "expires", i.expires.UTC().Format(time.DateOnly))
 	}
 }

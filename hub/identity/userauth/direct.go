@@ -1,6 +1,7 @@
 package userauth
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -10,8 +11,22 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
+
+// maxConnections is how many connections to the gateway one user may have. A client of Kubernetes has one for 100 requests.
+const maxConnections = 1024
+
+// Trust marks a request as one of an authenticated user, who may have maxConnections (connlimit.Trust). The hub's own controllers may have
+// any number, since they watch every cluster.
+func Trust(ctx context.Context, u user.Info) {
+	key := "user " + u.GetName()
+	if u.GetName() == HubUser {
+		key = ""
+	}
+	connlimit.Trust(ctx, key, maxConnections)
+}
 
 // Direct authenticates a user by a credential of the hub's Kubernetes. Tokens of the hub's own, which are for one cluster, are no proof
 // here. Errors are a *response.Error; refusal is the text for unknown users. Headers that ask for the rights of another user are refused

@@ -16,7 +16,6 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/userauth"
-	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/inflight"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/response"
@@ -107,7 +106,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 	if err != nil {
 		return nil, err
 	}
-	connlimit.Trust(r.Context())
+	userauth.Trust(r.Context(), who)
 	release, ok := h.slots.Acquire(who.GetName())
 	if !ok {
 		return nil, response.TooMany(time.Second, "too many concurrent token requests")

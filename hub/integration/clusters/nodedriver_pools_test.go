@@ -125,6 +125,7 @@ func testDriverPools(t *testing.T) {
 		return nil
 	})
 	leaks(t, namespace)
+	refuseChanges(t, namespace)
 
 	// Another credential changes the templates, and replaces no machine.
 	made, templates := cloud.Made(), len(list(t, "LabMachineTemplate", namespace))
@@ -191,6 +192,22 @@ func refuseUnauthorized(t *testing.T, namespace string) {
 		err := tenant.Create(t.Context(), o, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "names the Secret cc-lab in the namespace cattle-global-data, which you may not read") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// refuseChanges: what a machine was made from, or will be, is changed in its configuration and nowhere else.
+func refuseChanges(t *testing.T, namespace string) {
+	t.Helper()
+	for kind, path := range map[string][]string{"LabMachine": {"spec", "size"}, "LabMachineTemplate": {"spec", "template", "spec", "size"}} {
+		before := list(t, kind, namespace)[0]
+		changed := before.DeepCopy()
+		if err := unstructured.SetNestedField(changed.Object, "8", path...); err != nil {
+			t.Fatal(err)
+		}
+		err := env.Client.Patch(t.Context(), changed, client.MergeFrom(&before), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "cannot be changed; change the machine configuration of") {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }

@@ -106,22 +106,26 @@ func (s *Sandbox) fill(binary string) error {
 	return nil
 }
 
+// mknod is replaced in tests.
+var mknod = unix.Mknod
+
 // addNull adds /dev/null, which a program gives to others as their input. Where the hub may make no device, or the file system allows none,
-// it is an empty file.
+// for which kernels and security modules have many errors, it is an empty file.
 func (s *Sandbox) addNull() error {
 	if err := s.root.Mkdir("dev", 0o755); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, os.DevNull)
-	err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
-	if err == nil {
-		var null *os.File
-		if null, err = os.OpenFile(path, os.O_RDWR, 0); err == nil {
+	err := mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+	switch {
+	case err == nil:
+		if null, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
 			return errors.Join(null.Close(), os.Chmod(path, 0o666)) //nolint:gosec // it is a device
 		}
-		err = os.Remove(path)
-	}
-	if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	case errors.Is(err, unix.EEXIST):
 		return err
 	}
 	return s.root.WriteFile(os.DevNull[1:], nil, 0o444)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -115,6 +117,26 @@ func TestAddProgramInContainer(t *testing.T) {
 	}
 	if env := s.Command(nil).Env; !slices.Contains(env, "PATH=/:/home/.programs") {
 		t.Errorf("the environment is %q", env)
+	}
+}
+
+// Where no device can be made, for whatever reason, /dev/null is an empty file.
+func TestNoDevices(t *testing.T) {
+	original := mknod
+	t.Cleanup(func() { mknod = original })
+	for _, reason := range []error{unix.EPERM, unix.EACCES, unix.EROFS, unix.ENOSYS, unix.ENOTSUP} {
+		mknod = func(string, uint32, int) error { return reason }
+		s, err := New(t.TempDir(), os.Args[0])
+		if err != nil {
+			t.Errorf("%v: %v", reason, err)
+			continue
+		}
+		if info, err := s.Root().Stat("dev/null"); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+			t.Errorf("%v: %v, %v", reason, info, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

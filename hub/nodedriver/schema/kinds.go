@@ -66,14 +66,15 @@ type props = map[string]apiextensionsv1.JSONSchemaProps
 func Definitions(nodeDriver, driver string, fields []Field) []*apiextensionsv1.CustomResourceDefinition {
 	config := definition(nodeDriver, ConfigKind(driver), fmt.Sprintf("machines that the node driver %s makes", driver))
 	version := &config.Spec.Versions[0]
-	for name, p := range flagProps(fields, true, false) {
+	for name, p := range flagProps(fields, true, "") {
 		version.Schema.OpenAPIV3Schema.Properties[name] = p
 	}
 
 	machine := definition(nodeDriver, MachineKind(driver), fmt.Sprintf("a machine that the node driver %s makes", driver))
 	provider(machine)
 	version = &machine.Spec.Versions[0]
-	spec := flagProps(fields, false, false)
+	spec := flagProps(fields, false,
+		"a machine that is made cannot be changed; change the machine configuration of its pool, which replaces the machines")
 	spec["common"] = common()
 	spec["providerID"] = text("ProviderID is that of the Node; the hub writes it.", 512)
 	version.Schema.OpenAPIV3Schema.Properties["spec"] = object("Spec is what the machine is made from.", spec)
@@ -83,7 +84,7 @@ func Definitions(nodeDriver, driver string, fields []Field) []*apiextensionsv1.C
 
 	template := definition(nodeDriver, TemplateKind(driver), fmt.Sprintf("the template of machines that the node driver %s makes", driver))
 	provider(template)
-	spec = flagProps(fields, true, true)
+	spec = flagProps(fields, true, "machine templates cannot be changed; change the machine configuration of the pool")
 	spec["common"] = common()
 	inner := object("Spec is what machines are made from.", spec)
 	outer := object("Template is the template of a machine.", props{"spec": inner})
@@ -126,8 +127,8 @@ func definition(nodeDriver string, gvk schema.GroupVersionKind, what string) *ap
 	}
 }
 
-// flagProps are the fields of a driver's flags. Those of a template cannot be changed.
-func flagProps(fields []Field, defaults, immutable bool) props {
+// flagProps are the fields of a driver's flags. Where they cannot be changed once they are set, immutable says what to do instead.
+func flagProps(fields []Field, defaults bool, immutable string) props {
 	out := props{}
 	for _, field := range fields {
 		p := flagProp(field.Flag)
@@ -138,11 +139,8 @@ func flagProps(fields []Field, defaults, immutable bool) props {
 		if !defaults {
 			p.Default = nil
 		}
-		if immutable {
-			p.XValidations = apiextensionsv1.ValidationRules{{
-				Rule:    "self == oldSelf",
-				Message: "machine templates cannot be changed; change the machine configuration of the pool",
-			}}
+		if immutable != "" {
+			p.XValidations = apiextensionsv1.ValidationRules{{Rule: "self == oldSelf", Message: immutable}}
 		}
 		out[field.Name] = p
 	}

@@ -118,7 +118,7 @@ func TestFileFields(t *testing.T) {
 		}
 	}
 	flags[1].Default = "/a/path"
-	if key := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, false)["key"]; key.Description !=
+	if key := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, "")["key"]; key.Description !=
 		"Key (the content of the file)" || key.Default != nil {
 		t.Errorf("got %+v", key)
 	}

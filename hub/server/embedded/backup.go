@@ -62,11 +62,11 @@ func etcdOf(ctx context.Context, opts Options) (endpoint string, stop func(), er
 	}
 	lock, err := lockDataDir(opts.DataDir)
 	if err != nil {
-		socket, socketErr := runningSocket(opts.etcdDir())
+		socket, release, socketErr := runningSocket(opts.etcdDir())
 		if socketErr != nil {
 			return "", nil, fmt.Errorf("%w, and its etcd cannot be reached: %w", err, socketErr)
 		}
-		return "unix://" + socket, func() {}, nil
+		return "unix://" + socket, release, nil
 	}
 	etcd, err := startEtcd(ctx, opts)
 	if err != nil {

@@ -80,9 +80,10 @@ func TestBackup(t *testing.T) {
 	wantSecret(t, old, "one")
 }
 
-// TestSaveLongDataDir saves a snapshot of a running hub whose data directory has a path that is too long for a socket in it.
+// TestSaveLongDataDir saves a snapshot of a running hub whose data directory has a path that is too long for a socket in it, from a process
+// that has another directory for temporary files.
 func TestSaveLongDataDir(t *testing.T) {
-	opts := Options{DataDir: filepath.Join(t.TempDir(), strings.Repeat("d", 120))}
+	opts, out := Options{DataDir: filepath.Join(t.TempDir(), strings.Repeat("d", 120))}, t.TempDir()
 	etcd := startTestEtcd(t, opts)
 	defer etcd.close()
 	lock, err := lockDataDir(opts.DataDir)
@@ -90,36 +91,13 @@ func TestSaveLongDataDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.release()
-	out := t.TempDir()
+	t.Setenv("TMPDIR", filepath.Join(out, "missing"))
 	if _, err := SaveSnapshot(t.Context(), opts, filepath.Join(out, "data.db")); err != nil {
 		t.Errorf("saving while the hub runs: %v", err)
 	}
-
-	file := filepath.Join(out, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pathFile := filepath.Join(opts.etcdDir(), etcdSocketPath)
-	for _, tt := range []struct {
-		name, socket string
-		mode         os.FileMode
-		want         string
-	}{
-		{"directory of others", strings.TrimPrefix(etcd.endpoint, "unix://"), 0o770, "must have mode 0700, got 0770"},
-		{"no socket", file, 0o700, file + " must be a socket of the owner of"},
-		{"missing socket", file + "-missing", 0o700, "no such file"},
-	} {
-		if err := errors.Join(os.WriteFile(pathFile, []byte(tt.socket), 0o600), os.Chmod(opts.etcdDir(), tt.mode)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := SaveSnapshot(t.Context(), opts, filepath.Join(out, "refused.db")); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
-		}
-	}
-
 	etcd.close()
-	if _, err := os.Stat(pathFile); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file with the path of the socket stays: %v", err)
+	if _, err := SaveSnapshot(t.Context(), opts, filepath.Join(out, "refused.db")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("etcd does not run: %v", err)
 	}
 }
 

@@ -37,9 +37,13 @@ type etcdServer struct {
 
 func startEtcd(ctx context.Context, opts Options) (*etcdServer, error) {
 	dir := opts.etcdDir()
-	socket, removeSocket, err := socketPath(dir)
+	socket, release, err := socketPath(dir)
 	if err != nil {
 		return nil, err
+	}
+	removeSocket := func() {
+		_ = os.Remove(socket)
+		release()
 	}
 
 	// What etcd complains about while it comes up and goes down is how it always talks then; a real failure is also returned.

@@ -50,7 +50,7 @@ func closed(t *testing.T, conn net.Conn) {
 // TestUntrustedConnectionsAreClosed opens more connections than an address, and then all of them, may have: the oldest are closed, and
 // those that are trusted never.
 func TestUntrustedConnectionsAreClosed(t *testing.T) {
-	handler := Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Trust(r.Context()) }))
+	handler := Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Trust(r.Context(), "", 0) }))
 	listener, dial, client := serve(t, Limits{Address: 3, Total: 5}, handler)
 	if _, err := client.Get(listenerURL(listener)); err != nil { // kept alive
 		t.Fatal(err)
@@ -90,10 +90,11 @@ func TestUntrustedConnectionsAreClosed(t *testing.T) {
 
 func listenerURL(l *Listener) string { return "https://" + l.Addr().String() }
 
-// TestWaitedForGoFirst checks that an untrusted connection whose request is being answered is closed after the idle ones.
+// TestWaitedForGoFirst checks that an untrusted connection for which the hub works is closed after all others.
 func TestWaitedForGoFirst(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
-	listener, dial, client := serve(t, Limits{Address: 2, Total: 2}, Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	listener, dial, client := serve(t, Limits{Address: 2, Total: 2}, Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		defer Answering(r.Context())()
 		close(begun)
 		<-end
 	})))

@@ -3,10 +3,29 @@ package connlimit
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"testing"
 	"time"
 )
+
+// TestLimitsFor: untrusted connections get half of the files that are not reserved, at most.
+func TestLimitsFor(t *testing.T) {
+	for files, want := range map[uint64]Limits{
+		math.MaxUint64: Defaults,
+		1 << 20:        Defaults,
+		33792:          Defaults,
+		33790:          {Address: 4096, Total: 16383},
+		16384:          {Address: 3840, Total: 7680},
+		4096:           {Address: 768, Total: 1536},
+		1024:           {Address: 192, Total: 384},
+		0:              {},
+	} {
+		if got := LimitsFor(files); got != want {
+			t.Errorf("%d open files: %+v, want %+v", files, got, want)
+		}
+	}
+}
 
 // TestReserveFiles: a connection for which only reserved files are left is closed, and reported; others are accepted.
 func TestReserveFiles(t *testing.T) {

@@ -16,12 +16,23 @@ const (
 	// maxRequests is how many requests of an untrusted connection may be in progress. A client that sends more before the hub has accepted a
 	// credential has to send them again.
 	maxRequests = 16
+	// maxRefused is with how many requests in progress a connection is closed instead of refusing another one, while all connections together
+	// have too many: refusals that are not read take memory, too.
+	maxRefused = 4
+	// maxCookie is how long the cookies of a request on an untrusted connection may be, in bytes. Headers of HTTP/2 that repeat each other
+	// take hardly any memory, and cost their sender a byte, but net/http joins cookies to one text.
+	maxCookie = 4 << 10
 	// refusalTime is how long a client may take to read a refusal.
 	refusalTime = 20 * time.Second
 )
 
+// BodyTime returns how long a body of a size in bytes may take to arrive from an untrusted client.
+func BodyTime(size int64) time.Duration {
+	return bodyTime + time.Duration(size/minimumRate)*time.Second
+}
+
 // Handler bounds how long the body of a request may take to arrive, whoever reads it: also what net/http reads of it when the handler did
-// not. The connection counts as one that is waited for until the body is there.
+// not.
 func Handler(next http.Handler) http.Handler { return bounded{next, bodyTime} }
 
 type bounded struct {
@@ -30,24 +41,21 @@ type bounded struct {
 }
 
 func (b bounded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := connOf(r.Context())
 	if r.Body == nil || r.Body == http.NoBody {
-		c.answering(1)
-		defer c.answering(-1)
 		b.next.ServeHTTP(w, r)
 		return
 	}
-	body := &body{ReadCloser: r.Body, control: http.NewResponseController(w), conn: c, begun: time.Now(), time: b.time}
+	body := &body{ReadCloser: r.Body, control: http.NewResponseController(w), begun: time.Now(), time: b.time}
 	body.extend()
-	defer body.answered()
 	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	r.Body = body
 	b.next.ServeHTTP(w, r)
 }
 
-// LimitRequests refuses the requests of an untrusted connection beyond maxRequests in progress: one of HTTP/2 may have hundreds. It belongs
-// into Handler, around everything that may keep a client waiting, and inside of what trusts connections before it looks at a request. A
-// refusal is 429, without a body that the client could refuse to read.
+// LimitRequests refuses the requests of an untrusted connection beyond maxRequests in progress, and those of all untrusted connections
+// beyond the Limits: one of HTTP/2 may have hundreds. It belongs into Handler, around everything that may keep a client waiting, and inside
+// of what trusts connections before it looks at a request. A refusal is 429, or 431 for too long cookies, without a body that the client
+// could refuse to read. GET and HEAD have no body that the hub would read, so that one is discarded.
 func LimitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r.Context())
@@ -55,22 +63,64 @@ func LimitRequests(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !c.listener.begin(c) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
+		tooLong := cookieLength(r.Header) > maxCookie
+		if tooLong {
+			r.Header.Del("Cookie")
+		}
+		decided := c.listener.begin(c)
+		if decided == hangUp {
+			_ = c.Close()
 			return
 		}
 		defer c.listener.end(c)
-		next.ServeHTTP(w, r)
+		switch {
+		case decided == refuse:
+			w.Header().Set("Retry-After", "1")
+			refuseWith(w, http.StatusTooManyRequests)
+		case tooLong:
+			refuseWith(w, http.StatusRequestHeaderFieldsTooLarge)
+		default:
+			discardBody(r)
+			next.ServeHTTP(w, r)
+		}
+		// A small answer would be sent when the handlers have returned, and hold the request for as long as the client does not read it.
+		if r.ProtoMajor == 2 && !c.dropped.Load() {
+			_ = http.NewResponseController(w).Flush()
+		}
 	})
 }
 
-// answering counts the requests that have arrived and are being answered. There is no connection in tests of handlers.
-func (c *conn) answering(change int) {
-	if c != nil && !c.dropped.Load() {
-		c.listener.answering(c, change)
+func refuseWith(w http.ResponseWriter, code int) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
+	w.WriteHeader(code)
+}
+
+func cookieLength(header http.Header) (length int) {
+	for _, cookies := range header["Cookie"] {
+		length += len(cookies)
 	}
+	return length
+}
+
+// discardBody discards the body of a GET or HEAD over HTTP/2, which otherwise stays in memory until the request has ended.
+func discardBody(r *http.Request) {
+	if r.ProtoMajor != 2 || r.Method != http.MethodGet && r.Method != http.MethodHead || r.Body == nil {
+		return
+	}
+	_ = r.Body.Close()
+	r.Body, r.ContentLength = http.NoBody, 0
+	r.Header.Del("Content-Length")
+}
+
+// Answering marks the request of a context as one that the hub works on until done is called: of the untrusted connections those with such
+// requests are closed last. It is for requests of which there are few, by slots or other limits: their connections outlast all others.
+func Answering(ctx context.Context) (done func()) {
+	c := connOf(ctx)
+	if c == nil || c.dropped.Load() {
+		return func() {}
+	}
+	c.listener.answering(c, 1)
+	return func() { c.listener.answering(c, -1) }
 }
 
 type bodyKey struct{}
@@ -79,7 +129,6 @@ type bodyKey struct{}
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
-	conn    *conn
 	begun   time.Time
 	time    time.Duration
 	size    int64
@@ -87,8 +136,6 @@ type body struct {
 	mu sync.Mutex
 	// over is set when there is nothing more to wait for, or the client is trusted.
 	over bool
-	// arrived is set when the body is there and its request counts as being answered, done when the request was answered.
-	arrived, done bool
 }
 
 // Read implements io.Reader.
@@ -98,7 +145,6 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		b.end()
-		b.complete()
 	case n > 0:
 		b.extend()
 	}
@@ -123,31 +169,14 @@ func (b *body) end() {
 	}
 }
 
-// complete counts the request as being answered, once. A proxy may read on when the request was answered.
-func (b *body) complete() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.arrived && !b.done {
-		b.arrived = true
-		b.conn.answering(1)
-	}
-}
-
-// answered ends what complete has begun.
-func (b *body) answered() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.done = true; b.arrived {
-		b.conn.answering(-1)
-	}
-}
-
-// Trust marks the request of a context as authenticated: neither its connection nor its body is limited any more.
-func Trust(ctx context.Context) {
-	if c := connOf(ctx); c != nil {
-		c.listener.mu.Lock()
-		c.listener.drop(c)
-		c.listener.mu.Unlock()
+// Trust marks the request of a context as authenticated: neither its connection nor its body is limited any more. The connection counts as
+// one of those of key until it is closed, also when another protocol takes it over, and when there are more than limit, which is positive,
+// the oldest one of them is closed. It counts for the key of the first call; those of the key "" are not limited.
+func Trust(ctx context.Context, key string, limit int) {
+	if c := connOf(ctx); c != nil && !c.dropped.Load() {
+		if oldest := c.listener.trust(c, key, limit); oldest != nil {
+			_ = oldest.Close()
+		}
 	}
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok {
 		b.end()
