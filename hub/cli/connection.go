@@ -130,7 +130,7 @@ func clusterKey(text string) (client.ObjectKey, error) {
 // explain tells of a missing right that it is one. The API server's message names verb, resource and namespace.
 func explain(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("a right is missing: %w; docs/hub-commands.md lists those that this command needs", err)
+		return fmt.Errorf("a right is missing: %w; ask an administrator of the hub for it", err)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
-// Finalizer keeps a NodeDriver until none of its machines are left and its kinds are deleted.
+// Finalizer keeps a NodeDriver until none of its machines and configurations are left and its kinds are deleted.
 const Finalizer = "management.cattle.io/node-driver"
 
 const fieldOwner = client.FieldOwner("drover-nodedriver")

@@ -171,10 +171,10 @@ func (r *Reconciler) established(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// removalInterval is after which a deletion looks again for machines: kinds of one driver are not watched for it.
+// removalInterval is after which a deletion looks again for objects: kinds of one driver are not watched for it.
 const removalInterval = 10 * time.Second
 
-// reconcileDelete deletes the kinds when no machine is left.
+// reconcileDelete deletes the kinds when no object of them is left: a definition takes all objects with it, also what users have written.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	for _, kind := range s.kinds() {
 		crd, err := r.definition(ctx, capicontract.DefinitionName(kind.GroupKind()))
@@ -188,8 +188,12 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		if left != "" && kind.Group == schema.MachineGroup {
-			s.removal = cause.New("InUse", "%s %s exists; delete the machine pools of this driver first", kind.Kind, left)
+		if left != "" {
+			first := "delete the machine pools of this driver first"
+			if kind.Group == schema.ConfigGroup {
+				first = "delete the machine configurations of this driver first"
+			}
+			s.removal = cause.New("InUse", "%s %s exists; %s", kind.Kind, left, first)
 			return ctrl.Result{RequeueAfter: removalInterval}, nil
 		}
 	}

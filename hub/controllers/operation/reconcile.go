@@ -12,6 +12,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	operationplan "github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -43,11 +44,14 @@ func (r *Reconciler) of(kind operationv1.Operation) reconcile.Reconciler {
 func (r *Reconciler) cluster(ctx context.Context, key client.ObjectKey) (managed bool, _ operationplan.ClusterState, _ error) {
 	cluster := &clusterv1.Cluster{}
 	found, err := objects.Get(ctx, r.Client, key, cluster)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, 0, err
-	case len(mapfuncs.ClusterToControlPlane(ctx, cluster)) > 0:
-		return true, 0, nil
+	}
+	if controlPlane := mapfuncs.ClusterToControlPlane(ctx, cluster); len(controlPlane) > 0 {
+		managed, err = objects.Get(ctx, r.Client, controlPlane[0].NamespacedName, &rkev1.RKEControlPlane{})
+		return managed, operationplan.ClusterCreating, err
+	}
+	switch {
 	case found && cluster.Spec.ControlPlaneRef.IsDefined():
 		return false, operationplan.ClusterOfOtherProvider, nil
 	case found:

@@ -17,6 +17,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	operationplan "github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -51,8 +52,13 @@ func capi(group, kind string) *clusterv1.Cluster {
 	return cluster
 }
 
+// controlPlane is the one that capi names.
+func controlPlane() *rkev1.RKEControlPlane {
+	return &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plane"}}
+}
+
 func newReconciler(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
-	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, provisioningv1.AddToScheme, operationv1.AddToScheme)
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, operationv1.AddToScheme)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&operationv1.ETCDSnapshotSave{}).WithObjects(objects...).
 		WithInterceptorFuncs(funcs).Build()
 	return &Reconciler{Client: c, Now: func() time.Time { return noon }}
@@ -71,6 +77,7 @@ func TestReconcile(t *testing.T) {
 	for name, c := range map[string]struct {
 		op      *operationv1.ETCDSnapshotSave
 		cluster client.Object
+		plane   bool
 		phase   operationv1.Phase
 		reason  string
 		after   time.Duration
@@ -84,7 +91,16 @@ func TestReconcile(t *testing.T) {
 			after: afterEnd},
 		"another provider": {cluster: capi("controlplane.cluster.x-k8s.io", "KubeadmControlPlane"), phase: operationv1.PhaseFailed,
 			reason: operationplan.ReasonControlPlaneNotSupported, after: afterEnd},
-		"carried out by another": {cluster: capi("rke.cattle.io", "RKEControlPlane")},
+		"carried out by another": {cluster: capi("rke.cattle.io", "RKEControlPlane"), plane: true},
+		"its RKEControlPlane does not exist": {cluster: capi("rke.cattle.io", "RKEControlPlane"), phase: operationv1.PhasePending,
+			reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
+		"its RKEControlPlane was deleted": {
+			op: save(func(op *operationv1.ETCDSnapshotSave) {
+				op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, "Save"
+			}),
+			cluster: capi("rke.cattle.io", "RKEControlPlane"), phase: operationv1.PhaseFailed, reason: operationplan.ReasonClusterDeleted,
+			after: afterEnd,
+		},
 		"a Cluster elsewhere": {
 			op:    save(func(op *operationv1.ETCDSnapshotSave) { op.Spec.ClusterRef.Namespace = "other" }),
 			phase: operationv1.PhaseFailed, reason: operationplan.ReasonClusterRefInvalid, after: afterEnd,
@@ -107,6 +123,9 @@ func TestReconcile(t *testing.T) {
 			objects := []client.Object{c.op}
 			if c.cluster != nil {
 				objects = append(objects, c.cluster)
+			}
+			if c.plane {
+				objects = append(objects, controlPlane())
 			}
 			r := newReconciler(t, interceptor.Funcs{}, objects...)
 			result := r.run(t)
@@ -142,15 +161,12 @@ func TestReconcile(t *testing.T) {
 // TestTTL: what has ended is deleted in time, also where the status was lost.
 func TestTTL(t *testing.T) {
 	at := metav1.NewTime(noon.Add(-59 * time.Second))
-	ended := func(ttl int64, cluster client.Object) *Reconciler {
+	ended := func(ttl int64, others ...client.Object) *Reconciler {
 		objects := []client.Object{save(func(op *operationv1.ETCDSnapshotSave) {
 			op.Spec.TTL = ttl
 			op.Status = operationv1.Status{Phase: operationv1.PhaseFailed, TerminatedAt: &at}
 		})}
-		if cluster != nil {
-			objects = append(objects, cluster)
-		}
-		return newReconciler(t, interceptor.Funcs{}, objects...)
+		return newReconciler(t, interceptor.Funcs{}, append(objects, others...)...)
 	}
 	exists := func(r *Reconciler) bool {
 		err := r.Client.Get(t.Context(), key, &operationv1.ETCDSnapshotSave{})
@@ -159,18 +175,18 @@ func TestTTL(t *testing.T) {
 		}
 		return err == nil
 	}
-	if r := ended(60, nil); r.run(t).RequeueAfter != time.Second || !exists(r) {
+	if r := ended(60); r.run(t).RequeueAfter != time.Second || !exists(r) {
 		t.Error("not looked at again after a second, or deleted before")
 	}
-	if r := ended(59, nil); r.run(t).RequeueAfter != 0 || exists(r) {
+	if r := ended(59); r.run(t).RequeueAfter != 0 || exists(r) {
 		t.Error("not deleted")
 	}
 	for _, kept := range []int64{-1, 1 << 62} {
-		if r := ended(kept, nil); r.run(t).RequeueAfter != 0 || !exists(r) {
+		if r := ended(kept); r.run(t).RequeueAfter != 0 || !exists(r) {
 			t.Errorf("not kept with a TTL of %d", kept)
 		}
 	}
-	if r := ended(0, capi("rke.cattle.io", "RKEControlPlane")); r.run(t).RequeueAfter != 0 || !exists(r) {
+	if r := ended(0, capi("rke.cattle.io", "RKEControlPlane"), controlPlane()); r.run(t).RequeueAfter != 0 || !exists(r) {
 		t.Error("the operation of an RKEControlPlane was deleted")
 	}
 	lost := newReconciler(t, interceptor.Funcs{}, save(func(op *operationv1.ETCDSnapshotSave) {

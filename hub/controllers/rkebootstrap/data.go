@@ -46,7 +46,7 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 	format := formatOf(s.bootstrap, s.machine)
 	if s.bootstrap.Labels[rkev1.OSLabel] == "windows" && !isCustom(s.machine) {
 		return nil, &bootstrapdata.InvalidError{Field: "metadata.labels[" + rkev1.OSLabel + "]",
-			Detail: "bootstrap data support Linux only; register a Windows machine as a custom machine, or set machineOS of the pool to linux"}
+			Detail: "bootstrap data are for Linux, and this hub has no agent for Windows; set machineOS of the pool to linux"}
 	}
 	if s.machine.Spec.InfrastructureRef.APIGroup == crds.NodeDriverGroup && !s.bootstrap.Spec.Userdata.DefaultScript() {
 		return nil, &bootstrapdata.InvalidError{Field: "spec.userdata", Detail: "machines of node drivers take user data in their machine " +

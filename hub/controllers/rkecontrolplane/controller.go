@@ -182,7 +182,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	before, helper := controlPlane.Status.DeepCopy(), patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
+	before := controlPlane.Status.DeepCopy()
+	s.patch = patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		err = r.reconcileDelete(ctx, s)
 	} else {
@@ -195,7 +196,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	setStatus(s, shown)
 	s.holdProgress(before, r.Now())
-	if err := kerrors.NewAggregate([]error{err, helper.Patch(ctx, controlPlane)}); err != nil {
+	if err := kerrors.NewAggregate([]error{err, s.patch.Patch(ctx, controlPlane)}); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: s.requeueAfter}, nil

@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/operations"
 )
 
 // Indexes, so that a change of an object costs nothing for each cluster or Secret that has nothing to do with it.
@@ -30,6 +32,14 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		return fmt.Errorf("indexing Secrets by %s: %w", indexBootstrapSecrets, err)
 	}
 	return nil
+}
+
+// operationsOf are the operations of a cluster, as the cache has them, by the index that the manager's has.
+func (r *Reconciler) operationsOf(ctx context.Context, cluster client.ObjectKey) ([]operationv1.Operation, error) {
+	if r.manager == nil {
+		return operations.Of(ctx, r.Client, cluster)
+	}
+	return operations.Of(ctx, r.Client, cluster, operations.Indexed(cluster))
 }
 
 // referenceKeys are the keys of what the specification of an RKEControlPlane refers to in its own namespace. A Secret of another namespace

@@ -55,10 +55,9 @@ func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object
 // requests are what was asked of the API server.
 type requests struct{ gets, lists []string }
 
-// apiOf is an API server with what a shelf has, and the labels by which it is listed.
-func apiOf(t *testing.T, in *shelf) (client.WithWatch, *requests) {
+// apiBuilder builds an API server with what a shelf has, and the labels by which it is listed.
+func apiBuilder(t *testing.T, in *shelf) *fake.ClientBuilder {
 	t.Helper()
-	asked := &requests{}
 	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme,
 		operationv1.AddToScheme))
 	add := func(o client.Object) {
@@ -78,7 +77,14 @@ func apiOf(t *testing.T, in *shelf) (client.WithWatch, *requests) {
 	for i := range in.secrets.Items {
 		add(in.secrets.Items[i].DeepCopy())
 	}
-	return builder.WithInterceptorFuncs(interceptor.Funcs{
+	return builder
+}
+
+// apiOf is an API server with what a shelf has, and what it is asked.
+func apiOf(t *testing.T, in *shelf) (client.WithWatch, *requests) {
+	t.Helper()
+	asked := &requests{}
+	return apiBuilder(t, in).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			asked.gets = append(asked.gets, key.Name)
 			return c.Get(ctx, key, o, opts...)

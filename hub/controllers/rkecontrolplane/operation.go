@@ -41,15 +41,20 @@ func (r *Reconciler) operationToControlPlane(ctx context.Context, object client.
 // others, which may wait for what it repairs. Operations that have ended are deleted in time, and those that the specification asks for are
 // created.
 func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
-	all, err := operations.Of(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
+	all, err := r.operationsOf(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
+		return err
+	}
+	if err := r.recordUnrestored(ctx, s, all); err != nil {
 		return err
 	}
 	created, err := r.ensureRequested(ctx, s, all)
 	if err != nil {
 		return err
 	}
-	s.unrestored = unrestored(s.controlPlane.Spec.ETCDSnapshotRestore, all)
+	if all, err = r.deleteOutdated(ctx, all); err != nil {
+		return err
+	}
 	for _, op := range append(all, created...) {
 		if rotation, is := op.(*operationv1.CertificateRotation); is {
 			s.rotations = append(s.rotations, rotation)
@@ -122,7 +127,7 @@ func (r *Reconciler) suspendOperations(ctx context.Context, s *scope) error {
 	if s.cluster == nil || s.refused != nil {
 		return nil
 	}
-	all, err := operations.Of(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
+	all, err := r.operationsOf(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return err
 	}
@@ -158,7 +163,7 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	s.operation, s.deleteNodes, s.deletedSnapshot = operations.Copy(s.observedOperation), nil, nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
 		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
-		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending()}
+		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending(), Unrestored: s.unrestored() != ""}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}
@@ -208,6 +213,9 @@ func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
 	// A plan that somebody else has written into the Secret must not be signed.
 	signed := m.report.Checksum != "" && r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name)
 	has := signed && render.HasTask(m.report.Delivered, s.operation, task.Step)
+	if s.unrestored() != "" && !task.Regardless && !has && (task.Rendered || !signed) {
+		return r.keepPlan(s, m, task) // the rendered plan has the configuration that is held back
+	}
 	switch {
 	case has || signed && !task.Rendered:
 		m.plan = m.report.Delivered

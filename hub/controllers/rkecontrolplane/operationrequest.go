@@ -15,6 +15,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -42,9 +43,6 @@ var snapshotPhases = map[operationv1.Phase]string{
 	operationv1.PhaseCanceled: "Failed",
 }
 
-// restoreLabel is the generation of the Cluster's etcdSnapshotRestore for which an ETCDSnapshotRestore was created.
-const restoreLabel = "rke.cattle.io/etcd-snapshot-restore"
-
 var operationRequests = []operationRequest{{
 	name: "snapshot", label: "rke.cattle.io/etcd-snapshot-create",
 	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
@@ -63,29 +61,7 @@ var operationRequests = []operationRequest{{
 	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, op operationv1.Status) {
 		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[op.Phase]
 	},
-}, {
-	name: "restore", label: restoreLabel,
-	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
-		if spec.ETCDSnapshotRestore == nil || spec.ETCDSnapshotRestore.Name == "" {
-			return 0
-		}
-		return int64(spec.ETCDSnapshotRestore.Generation)
-	},
-	observed: func(status rkev1.RKEControlPlaneStatus) (int64, bool) {
-		if status.ETCDSnapshotRestore == nil {
-			return 0, false
-		}
-		return int64(status.ETCDSnapshotRestore.Generation), true
-	},
-	create: func(spec rkev1.RKEControlPlaneSpec) operationv1.Operation {
-		op := &operationv1.ETCDSnapshotRestore{}
-		op.Spec.Args.Name = spec.ETCDSnapshotRestore.Name
-		return op
-	},
-	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, op operationv1.Status) {
-		status.ETCDSnapshotRestore, status.ETCDSnapshotRestorePhase = spec.ETCDSnapshotRestore.DeepCopy(), restorePhase(op)
-	},
-}, {
+}, restoreRequest, {
 	name: "certificates", label: "rke.cattle.io/rotate-certificates", afterwards: true,
 	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
 		if spec.RotateCertificates == nil {
@@ -110,21 +86,6 @@ var operationRequests = []operationRequest{{
 	},
 }, encryptionKeyRequest}
 
-// restorePhase is the value of status.etcdSnapshotRestorePhase, as Rancher has it: the step, with another name for the first.
-func restorePhase(op operationv1.Status) string {
-	switch {
-	case op.Phase == operationv1.PhaseInProgress && op.Step != operationv1.StepPreflight:
-		return op.Step
-	case op.Phase == operationv1.PhaseInProgress:
-		return "Started"
-	case op.Phase == operationv1.PhaseSucceeded:
-		return "Finished"
-	case op.Phase.Ended():
-		return "Failed"
-	}
-	return ""
-}
-
 // ensureRequested creates the operations that the specification asks for, and reports how far they are. A generation that the status knows
 // was asked for before: its operation is not created again. It returns those that were created, which the cache may not have: a restore
 // holds back what changed in the specification with it.
@@ -145,28 +106,21 @@ func (r *Reconciler) ensureRequested(ctx context.Context, s *scope, operations [
 func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operationRequest,
 	operations []operationv1.Operation) (operationv1.Operation, error) {
 	spec, status := s.controlPlane.Spec, &s.controlPlane.Status
-	wanted := request.wanted(spec)
-	if wanted == 0 {
+	next, i := request.next(s.controlPlane, operations)
+	switch next {
+	case requestDone:
 		return nil, nil
-	}
-	generation := strconv.FormatInt(wanted, 10)
-	i := slices.IndexFunc(operations, func(op operationv1.Operation) bool { return op.GetLabels()[request.label] == generation })
-	observed, any := request.observed(*status)
-	current := !any || observed == wanted
-	if request.afterwards && i >= 0 {
-		current = observed == wanted || lastRequested(operations[i:], request.label)
-	}
-	// One that has not ended was just created: the status in the cache may be older.
-	current = current || i >= 0 && !reportedStatus(operations[i]).Phase.Ended()
-	switch {
-	case i >= 0 && current:
+	case requestExists:
 		request.report(status, spec, reportedStatus(operations[i]))
 		return nil, nil
-	case any && observed == wanted:
-		return nil, nil
-	case i >= 0: // the generation was used before the last one
+	case requestReplaces:
+		if request.label == restoreLabel {
+			s.waitFor(rollout.ReasonWaitingForOperation, "Waiting for ETCDSnapshotRestore "+operations[i].GetName()+
+				" to be replaced by another one of the same generation")
+		}
 		return nil, objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: new(operations[i].GetUID())})
 	}
+	generation := strconv.FormatInt(request.wanted(spec), 10)
 	op := request.create(spec)
 	op.SetName(rkev1.SafeConcat(s.cluster.Name, request.name, generation))
 	op.SetLabels(map[string]string{request.label: generation})
@@ -176,6 +130,51 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	}
 	request.report(status, spec, *op.CommonStatus())
 	return op, nil
+}
+
+// nextOfRequest is what follows from a request.
+type nextOfRequest int
+
+const (
+	// requestDone means that nothing is asked for, or that its operation was created before and does not exist any more.
+	requestDone nextOfRequest = iota
+	// requestExists means that the operation exists.
+	requestExists
+	// requestReplaces means that the generation was used before the last one, so that its operation is deleted first.
+	requestReplaces
+	// requestCreates means that the operation is to be created.
+	requestCreates
+)
+
+// next is what follows from the request in the specification of a control plane, and the index of its operation among those of the cluster;
+// -1 for none.
+func (o operationRequest) next(controlPlane *rkev1.RKEControlPlane, operations []operationv1.Operation) (nextOfRequest, int) {
+	wanted := o.wanted(controlPlane.Spec)
+	if wanted == 0 {
+		return requestDone, -1
+	}
+	i := requestedBy(operations, o.label, strconv.FormatInt(wanted, 10))
+	observed, any := o.observed(controlPlane.Status)
+	current := !any || observed == wanted
+	if o.afterwards && i >= 0 {
+		current = observed == wanted || lastRequested(operations[i:], o.label)
+	}
+	// One that has not ended was just created: the status in the cache may be older.
+	current = current || i >= 0 && !reportedStatus(operations[i]).Phase.Ended()
+	switch {
+	case i >= 0 && current:
+		return requestExists, i
+	case any && observed == wanted:
+		return requestDone, i
+	case i >= 0:
+		return requestReplaces, i
+	}
+	return requestCreates, i
+}
+
+// requestedBy is the index of the operation that a generation has asked for; -1 for none.
+func requestedBy(operations []operationv1.Operation, label, generation string) int {
+	return slices.IndexFunc(operations, func(op operationv1.Operation) bool { return op.GetLabels()[label] == generation })
 }
 
 // createOperation creates an operation on the cluster.

@@ -209,7 +209,7 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
-		Hold: s.hold(),
+		Hold: s.hold(), Designated: s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel],
 	}
 	in.Blocked = s.stopped()
 	if s.election.Init == "" {

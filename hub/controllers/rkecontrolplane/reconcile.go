@@ -28,9 +28,10 @@ const (
 // phase is a step of a reconcile. It sets the scope's wait where the reconcile cannot go on.
 type phase func(context.Context, *scope) error
 
-// reconcileNormal runs the phases until one has to wait or fails: each needs what the ones before have set.
+// reconcileNormal runs the phases until one has to wait or fails: each needs what the ones before have set. Where one waits before the
+// operations of the cluster are read, they say so.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
-	return run(ctx, s,
+	err := run(ctx, s,
 		findCluster,
 		r.findInfraCluster,
 		r.loadMachines,
@@ -41,6 +42,14 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.ensureCA,
 		r.findAgentToken,
 		r.readReferences,
+	)
+	if err != nil {
+		return err
+	}
+	if s.wait != (rollout.Wait{}) {
+		return r.holdOperations(ctx, s)
+	}
+	return run(ctx, s,
 		r.findOperation,
 		r.rotateTokens,
 		r.restoreTokens,

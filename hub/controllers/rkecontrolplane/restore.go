@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,41 +132,8 @@ func (s *scope) stopped() rollout.Wait {
 		return rollout.Wait{}
 	}
 	return rollout.Wait{Reason: rollout.ReasonRestoreFailed, Message: "The restore of an etcd snapshot did not end, and has left " +
-		message.JoinNames(names, maxNames) + " stopped. Create another ETCDSnapshotRestore, of the same or another snapshot"}
-}
-
-// hold is why nothing that restarts machines may be delivered. Zero if it may.
-func (s *scope) hold() rollout.Wait {
-	if holds := operation.Holds(s.operation, s.tokenPending()); holds != "" {
-		return rollout.Wait{Reason: rollout.ReasonWaitingForOperation, Message: "Waiting for " + holds + " to end"}
-	}
-	if s.unrestored == nil {
-		return rollout.Wait{}
-	}
-	return rollout.Wait{Reason: rollout.ReasonRestoreFailed, Message: fmt.Sprintf("The Cluster has the configuration of ETCDSnapshot %s, and "+
-		"ETCDSnapshotRestore %s ended before its data was restored. Restore it with another generation, or set the configuration back and "+
-		"remove spec.rkeConfig.etcdSnapshotRestore", s.unrestored.Spec.Args.Name, s.unrestored.Name)}
-}
-
-// unrestored returns the restore for which the configuration of a Cluster was set to that of a snapshot, if it ended before anything was
-// restored. Without the data, that configuration could be an older version of Kubernetes than the one that has written them.
-func unrestored(asked *rkev1.ETCDSnapshotRestore, all []operationv1.Operation) (found *operationv1.ETCDSnapshotRestore) {
-	if asked == nil || asked.RestoreRKEConfig == "" || asked.RestoreRKEConfig == "none" {
-		return nil
-	}
-	for _, op := range all {
-		restore, is := op.(*operationv1.ETCDSnapshotRestore)
-		if !is {
-			continue
-		}
-		switch unchanged := restore.Status.Unchanged; {
-		case unchanged && restore.Labels[restoreLabel] == strconv.Itoa(asked.Generation):
-			found = restore
-		case !unchanged && restore.Status.Phase.Ended():
-			found = nil // a later one has restored its data, or has left machines stopped
-		}
-	}
-	return found
+		message.JoinNames(names, maxNames) + " stopped. Create another ETCDSnapshotRestore, of the same or another snapshot; or, if " +
+		"the snapshot is restored and runs on other machines, delete and replace these Machines, which loses nothing"}
 }
 
 func (s *scope) stoppedMachines() []string {

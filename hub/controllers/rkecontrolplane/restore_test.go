@@ -148,7 +148,8 @@ func TestStopped(t *testing.T) {
 	}
 	s.machines[1].report.Delivered.Instructions = []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Name: "stop",
 		Env: []string{"DROVER_OPERATION=uid/Shutdown"}}}}
-	if got := s.stopped(); got.Reason != rollout.ReasonRestoreFailed || !strings.Contains(got.Message, "left b stopped") {
+	if got := s.stopped(); got.Reason != rollout.ReasonRestoreFailed || !strings.Contains(got.Message, "left b stopped") ||
+		!strings.Contains(got.Message, "delete and replace these Machines") {
 		t.Errorf("got %+v", got)
 	}
 	restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
@@ -161,49 +162,4 @@ func TestStopped(t *testing.T) {
 	if got := s.stopped(); got != (rollout.Wait{}) {
 		t.Errorf("got %+v", got)
 	}
-}
-
-// TestUnrestored: where the Cluster was given the configuration of a snapshot and the snapshot was not restored, nothing restarts with that
-// configuration.
-func TestUnrestored(t *testing.T) {
-	restore := func(generation string, phase operationv1.Phase, unchanged bool) *operationv1.ETCDSnapshotRestore {
-		op := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Name: "r" + generation}}
-		op.Labels = map[string]string{restoreLabel: generation}
-		op.Status.Phase, op.Status.Unchanged = phase, unchanged
-		return op
-	}
-	failed := restore("2", operationv1.PhaseFailed, true)
-	for name, tc := range map[string]struct {
-		asked *rkev1.ETCDSnapshotRestore
-		all   []operationv1.Operation
-		holds bool
-	}{
-		"failed before it began":  {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseFailed, true)}, true},
-		"failed in the preflight": {asked("kubernetesVersion"), []operationv1.Operation{failed}, true},
-		"canceled":                {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseCanceled, true)}, true},
-		"succeeded":               {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseSucceeded, false)}, false},
-		"waits":                   {asked("all"), []operationv1.Operation{restore("2", operationv1.PhasePending, false)}, false},
-		"failed when it was stopped": {asked("all"), []operationv1.Operation{restore("2", operationv1.PhaseFailed, false)},
-			false},
-		"without the configuration": {asked("none"), []operationv1.Operation{failed}, false},
-		"not asked for any more":    {nil, []operationv1.Operation{failed}, false},
-		"asked for again": {&rkev1.ETCDSnapshotRestore{Generation: 3, RestoreRKEConfig: "all"}, []operationv1.Operation{failed},
-			false},
-		"another one later": {asked("all"), []operationv1.Operation{failed,
-			restore("", operationv1.PhaseSucceeded, false)}, false},
-		"another one that failed": {asked("all"), []operationv1.Operation{failed, restore("", operationv1.PhaseFailed, true)}, true},
-		"another one before": {asked("all"), []operationv1.Operation{
-			restore("1", operationv1.PhaseSucceeded, false), failed, &operationv1.ETCDSnapshotSave{}}, true},
-	} {
-		s := scopeWithMachines()
-		s.unrestored = unrestored(tc.asked, tc.all)
-		got := s.hold()
-		if tc.holds != (got.Reason == rollout.ReasonRestoreFailed) || tc.holds != strings.Contains(got.Message, "ETCDSnapshotRestore r2") {
-			t.Errorf("%s: got %+v", name, got)
-		}
-	}
-}
-
-func asked(restoreRKEConfig string) *rkev1.ETCDSnapshotRestore {
-	return &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 2, RestoreRKEConfig: restoreRKEConfig}
 }

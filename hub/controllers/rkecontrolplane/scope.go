@@ -18,12 +18,15 @@ import (
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/plans"
 )
 
 // scope is what one reconcile has read and decided. The comments name the phase that sets a field.
 type scope struct {
 	controlPlane *rkev1.RKEControlPlane
+	// patch writes the RKEControlPlane; nil in a preview.
+	patch *patch.Helper
 	// now is when the reconcile began.
 	now time.Time
 	// cluster is nil until Cluster API has set the owner of the RKEControlPlane. The Cluster refers to the RKEControlPlane, too.
@@ -76,9 +79,6 @@ type scope struct {
 	operation, observedOperation operationv1.Operation
 	// waiting are all operations that have not ended (findOperation).
 	waiting []operationv1.Operation
-	// unrestored is the restore that was to follow a change of the Cluster's configuration, and has restored nothing; nil for none
-	// (findOperation).
-	unrestored *operationv1.ETCDSnapshotRestore
 	// rotations are all CertificateRotations of the cluster (findOperation).
 	rotations []*operationv1.CertificateRotation
 	// certificates is the condition CertificatesValid; nil where no certificate is known (watchCertificates).

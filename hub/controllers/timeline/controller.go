@@ -33,6 +33,8 @@ type Reconciler struct {
 	// Now is the clock; SetupWithManager sets it.
 	Now func() time.Time
 
+	// indexed is set where Client reads a cache with the indexes of hub/util/operations.
+	indexed bool
 	// unsaved are the clusters whose timelines are to be written.
 	unsaved inprogress.Counter
 
@@ -44,7 +46,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	r.Client, r.Live, r.Now = mgr.GetClient(), mgr.GetAPIReader(), time.Now
+	r.Client, r.Live, r.Now, r.indexed = mgr.GetClient(), mgr.GetAPIReader(), time.Now, true
 	toCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("timeline").

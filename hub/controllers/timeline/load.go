@@ -71,7 +71,11 @@ func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, er
 	if err := r.loadMachines(ctx, key, s); err != nil {
 		return nil, err
 	}
-	s.operations, err = operations.Of(ctx, r.Client, key, client.UnsafeDisableDeepCopy)
+	opts := []client.ListOption{client.UnsafeDisableDeepCopy}
+	if r.indexed {
+		opts = append(opts, operations.Indexed(key))
+	}
+	s.operations, err = operations.Of(ctx, r.Client, key, opts...)
 	return s, err
 }
 

@@ -128,6 +128,10 @@ func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 		SnapshotFile: rkev1.ETCDSnapshotFile{Name: "s", Location: "file:///s", Metadata: base64.StdEncoding.EncodeToString(metadata)},
 	})
 	c.do("install etcd-snapshot-check", m)
+	plane := c.ControlPlane()
+	if c.Read(plane.Name, plane); plane.Annotations[rkev1.UnrestoredConfigurationAnnotation] != "snapshot/1" {
+		t.Errorf("before the data is restored, the RKEControlPlane has the annotations %v", plane.Annotations)
+	}
 	if c.Read(c.Cluster.Name, c.Cluster); c.Cluster.Spec.KubernetesVersion != earlier {
 		t.Errorf("the Cluster has the version %s", c.Cluster.Spec.KubernetesVersion)
 	}
@@ -139,4 +143,7 @@ func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 	m.Succeed()
 	c.do("install start", m)
 	c.ends(c.Cluster.Name+"-restore-1", operationv1.PhaseSucceeded)
+	if c.Read(plane.Name, plane); plane.Annotations[rkev1.UnrestoredConfigurationAnnotation] != "" {
+		t.Errorf("the data is restored, and the RKEControlPlane has the annotations %v", plane.Annotations)
+	}
 }

@@ -136,6 +136,9 @@ func TestNodeDriver(t *testing.T) {
 	if err := errors.Join(env.Client.Delete(t.Context(), taken), env.Client.Delete(t.Context(), driver)); err != nil {
 		t.Fatal(err)
 	}
+	// Configurations that users have written are not deleted with their kind.
+	waitDriver(t, driver, "InUse", "delete the machine configurations of this driver first")
+	env.Delete(t, config)
 	env.Gone(t, driver)
 	testenv.Until(t, "the kinds to be deleted with the driver", func() error {
 		var crds apiextensionsv1.CustomResourceDefinitionList

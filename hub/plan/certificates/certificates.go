@@ -129,6 +129,9 @@ func Condition(now time.Time, all []Certificate, rotations []*operationv1.Certif
 	default:
 		c.Message += "; a CertificateRotation replaces it"
 	}
+	if paused := pausedNames(rotations); len(paused) > 0 {
+		c.Message += "; paused by spec.paused: CertificateRotation " + strings.Join(paused, ", ")
+	}
 	return c, true, again
 }
 
@@ -139,7 +142,8 @@ func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 //
 // Only what an agent has reported that was seen lately counts: a certificate may have been replaced since. After an attempt, whoever has
 // made it, the next one is a day later, or more after one of the hub's that has succeeded, or several that have failed; none follows for a
-// certificate that one was made for, and which it has left as it was.
+// certificate that one was made for, and which it has left as it was. One that was paused before it began counts as an attempt at the time
+// of its creation, and keeps no other one from beginning.
 func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation) (first Certificate, due bool,
 	again time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c Certificate) bool {
@@ -156,7 +160,7 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 	failed := count(rotations, operationv1.PhaseFailed, first.End)
 	for _, op := range rotations {
 		status := op.Status
-		if !phaseOf(op).Ended() {
+		if !phaseOf(op).Ended() && !suspended(op) {
 			return first, false, 0 // its end causes the next decision
 		}
 		last := op.CreationTimestamp.Time
@@ -173,6 +177,23 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 		again = max(again, interval-now.Sub(last))
 	}
 	return first, again <= 0, max(again, 0)
+}
+
+// suspended reports whether a CertificateRotation was paused before it began.
+func suspended(op *operationv1.CertificateRotation) bool {
+	phase := phaseOf(op)
+	return op.Spec.Paused && !phase.Ended() && phase != operationv1.PhaseInProgress
+}
+
+// pausedNames are the CertificateRotations that do not go on, or begin, before a user ends their pause.
+func pausedNames(rotations []*operationv1.CertificateRotation) (names []string) {
+	for _, op := range rotations {
+		if op.Spec.Paused && !phaseOf(op).Ended() {
+			names = append(names, op.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // count is how many of the CertificateRotations that the hub has created for a certificate with this end have ended in a phase.

@@ -108,8 +108,24 @@ func rotation(phase operationv1.Phase, created time.Duration, expiry time.Time) 
 	return op
 }
 
+func paused(op *operationv1.CertificateRotation) *operationv1.CertificateRotation {
+	op.Spec.Paused = true
+	return op
+}
+
 func rotations(all ...*operationv1.CertificateRotation) []*operationv1.CertificateRotation {
 	return all
+}
+
+// TestConditionOfPaused: the condition names what a user has paused. One that has ended does not matter.
+func TestConditionOfPaused(t *testing.T) {
+	paused, ended := rotation(operationv1.PhasePending, -day, time.Time{}), rotation(operationv1.PhaseFailed, -day, time.Time{})
+	paused.Name, paused.Spec.Paused, ended.Name, ended.Spec.Paused = "mine", true, "old", true
+	soon := []Certificate{{Machine: "a", Name: "x", End: now.Add(10 * day), Rotated: true}}
+	c, _, _ := Condition(now, soon, rotations(paused, ended))
+	if !strings.HasSuffix(c.Message, "; paused by spec.paused: CertificateRotation mine") {
+		t.Errorf("got %q", c.Message)
+	}
 }
 
 func TestDue(t *testing.T) {
@@ -125,13 +141,18 @@ func TestDue(t *testing.T) {
 		due         bool
 		again       time.Duration
 	}{
-		"soon":               {certificate: soon, due: true},
-		"over":               {certificate: with(func(c *Certificate) { c.End = now.Add(-day) }), due: true},
-		"long":               {certificate: with(func(c *Certificate) { c.End = now.Add(61 * day) }), again: day},
-		"the user's":         {certificate: with(func(c *Certificate) { c.Rotated = false })},
-		"old evidence":       {certificate: with(func(c *Certificate) { c.Seen = now.Add(-16 * time.Minute) })},
-		"only remembered":    {certificate: with(func(c *Certificate) { c.Seen = time.Time{} })},
-		"one waits":          {certificate: soon, rotations: rotations(rotation("", -time.Hour, time.Time{}))},
+		"soon":            {certificate: soon, due: true},
+		"over":            {certificate: with(func(c *Certificate) { c.End = now.Add(-day) }), due: true},
+		"long":            {certificate: with(func(c *Certificate) { c.End = now.Add(61 * day) }), again: day},
+		"the user's":      {certificate: with(func(c *Certificate) { c.Rotated = false })},
+		"old evidence":    {certificate: with(func(c *Certificate) { c.Seen = now.Add(-16 * time.Minute) })},
+		"only remembered": {certificate: with(func(c *Certificate) { c.Seen = time.Time{} })},
+		"one waits":       {certificate: soon, rotations: rotations(rotation("", -time.Hour, time.Time{}))},
+		"one is paused":   {certificate: soon, rotations: rotations(paused(rotation("", -2*day, time.Time{}))), due: true},
+		"one was paused now": {certificate: soon, rotations: rotations(paused(rotation(operationv1.PhasePending, -time.Hour, time.Time{}))),
+			again: 23 * time.Hour},
+		"one is paused in the middle": {certificate: soon,
+			rotations: rotations(paused(rotation(operationv1.PhaseInProgress, -2*day, time.Time{})))},
 		"one is in progress": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseInProgress, -2*day, time.Time{}))},
 		"one has failed today": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -time.Hour, soon.End)),
 			again: 23 * time.Hour},

@@ -51,8 +51,8 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 		})
 	}
 	all := func(in Inputs) []string {
-		// A machine that has no plan yet gets new certificates when it joins.
-		return wanted(in, func(m Machine) bool { return m.Progress != rollout.ProgressNone })
+		// A machine that has not joined yet gets new certificates when it does.
+		return wanted(in, func(m Machine) bool { return !m.NeverJoined() })
 	}
 	return kind{
 		restarts: true,
@@ -65,8 +65,12 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 			if len(all(in)) == 0 {
 				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine that has certificates of the services"}
 			}
-			// A worker that is down for long must not keep the servers from new certificates.
-			return busy(in, wanted(in, func(m Machine) bool { return m.Server() }))
+			// A worker that is down for long must not keep the servers from new certificates, and nor must a server that never joined. One
+			// that is joining etcd now is waited for: etcd allows one change at a time.
+			return busy(in, wanted(in, func(m Machine) bool {
+				joining := m.Etcd && m.Progress != rollout.ProgressNone && !m.AwaitsAgent(in.Now)
+				return m.Server() && (joining || !m.NeverJoined())
+			}))
 		},
 		steps: []step{{name: operationv1.StepRotate, task: TaskRotateCertificates, machines: all, timeout: rotationTimeout, inTurn: true,
 			skipDeleted: true, title: "Replacing the certificates", doing: "replace the certificates"}},

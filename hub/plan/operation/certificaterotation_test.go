@@ -108,6 +108,39 @@ func TestCertificateRotation(t *testing.T) {
 	}
 }
 
+// TestCertificateRotationWithoutNewServers: a server that never joined keeps no other from new certificates, and takes no part. One that is
+// joining etcd now, and one that was in the cluster before, are waited for.
+func TestCertificateRotationWithoutNewServers(t *testing.T) {
+	for name, c := range map[string]struct {
+		roles  string
+		change func(*Machine)
+		waits  bool
+	}{
+		"no plan":                   {"ec2", func(m *Machine) { m.Progress, m.HasPlanSecret = rollout.ProgressNone, false }, false},
+		"no agent":                  {"ec2", func(*Machine) {}, false},
+		"agent is gone":             {"ec2", func(m *Machine) { m.CheckedIn, m.LastSeen = true, begin.Add(-time.Hour) }, false},
+		"plan has failed":           {"ec2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressFailed, true }, false},
+		"joining etcd":              {"ec2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressApplying, true }, true},
+		"joining the control plane": {"c2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressApplying, true }, false},
+		"had a Node":                {"ec2", func(m *Machine) { m.Version = "v1.34.1+k3s1" }, true},
+		"changing":                  {"ec2", func(m *Machine) { m.Underway = rollout.ChangeRestart }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec1", c.roles)}
+			m := &in.Machines[1]
+			m.Progress, m.Underway, m.ProbesPassed, m.Node = rollout.ProgressPending, rollout.ChangeFirst, false, rollout.NodeAbsent
+			c.change(m)
+			d := Decide(op, in)
+			if waits := op.Status.Phase == operationv1.PhasePending; waits != c.waits {
+				t.Fatalf("got %+v", op.Status)
+			}
+			if _, first := d.Tasks["ec1"]; !c.waits && (!first || len(d.Tasks) != 1) {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+}
+
 // TestCertificateRotationWithoutDeleted: a Machine that is deleted in the meantime needs no new certificates, and ends nothing for others.
 func TestCertificateRotationWithoutDeleted(t *testing.T) {
 	for name, remove := range map[string]func(*Inputs){

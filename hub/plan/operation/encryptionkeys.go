@@ -119,9 +119,9 @@ func encryptionKeyRotation(op *operationv1.EncryptionKeyRotation) kind {
 // What to do when a rotation has failed.
 const (
 	adviceRotate = "Keep the machine and its server/cred directory: until all Secrets are written, the new key is nowhere else. " +
-		"Run \"secrets-encrypt status\" there, and see docs/kinds/encryptionkeyrotation.md"
+		"Run \"secrets-encrypt status\" there, and see " + pages + "encryptionkeyrotation.md"
 	adviceStages = "Old and new key are both kept, so that all Secrets can be read. " +
-		"Run \"secrets-encrypt status\" on a server, and see docs/kinds/encryptionkeyrotation.md"
+		"Run \"secrets-encrypt status\" on a server, and see " + pages + "encryptionkeyrotation.md"
 	adviceRestart = "All Secrets are written with the new key. Servers that have not restarted since cannot read them: restart those, " +
 		"and check \"secrets-encrypt status\""
 )

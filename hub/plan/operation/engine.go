@@ -107,6 +107,12 @@ func (e *engine) follow() {
 			e.end(operationv1.PhaseFailed, ReasonMachineFailed, fmt.Sprintf("The step %q in status.step is not known to this hub", e.status.Step))
 			return
 		}
+		if s := e.kind.steps[i]; s.held(e.in) {
+			// It cannot wait: the restore waits for it to end.
+			e.end(operationv1.PhaseFailed, ReasonSnapshotNotRestored, s.title+" was not completed: the Cluster has the configuration of a snapshot "+
+				"whose data was not restored")
+			return
+		}
 		if e.followStep(e.kind.steps[i]) {
 			return
 		}

@@ -26,6 +26,9 @@ type kind struct {
 	restarts bool
 }
 
+// pages is where users find the pages about kinds.
+const pages = "https://github.com/drover-dev/drover/blob/main/docs/kinds/"
+
 // problem is why an operation cannot begin; the zero value for none.
 type problem struct {
 	reason, text string
@@ -76,6 +79,9 @@ type step struct {
 	// skipDeleted is set where nothing is left to do on a machine that was deleted.
 	skipDeleted bool
 }
+
+// held reports whether the step would restart machines with the configuration of a snapshot whose data was not restored. A restore does.
+func (s step) held(in Inputs) bool { return in.Unrestored && s.rendered && !s.regardless }
 
 func (s step) taskOf(m Machine) TaskName {
 	if s.tasks != nil {

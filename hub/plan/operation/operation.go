@@ -7,6 +7,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ const (
 	ReasonMachineFailed = "MachineFailed"
 	// ReasonWaitingForOperation is that of an operation that waits for another one of the cluster to end.
 	ReasonWaitingForOperation = rollout.ReasonWaitingForOperation
+	// ReasonSnapshotNotRestored is that of an operation that would restart servers with the configuration of a snapshot whose data was not
+	// restored.
+	ReasonSnapshotNotRestored = "SnapshotNotRestored"
 	// ReasonClusterPaused is that of an operation whose Cluster is paused.
 	ReasonClusterPaused = "ClusterPaused"
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
@@ -75,6 +79,9 @@ type Inputs struct {
 	// TokenPending is set while a server may have been given a token that is not the cluster's yet. Other operations that restart servers
 	// wait then: which token the data is encrypted with is not known.
 	TokenPending bool
+	// Unrestored is set while the Cluster has the configuration of a snapshot whose data was not restored. Operations that would restart
+	// servers with that configuration wait then.
+	Unrestored bool
 	// Runtime is that of the cluster: "k3s" or "rke2".
 	Runtime string
 	// UnmanagedConfig is set where the hub does not write the configuration of machines.
@@ -155,6 +162,7 @@ func Decide(op operationv1.Operation, in Inputs) Decision {
 
 func (e *engine) decide() Decision {
 	e.status.ObservedGeneration = e.op.GetGeneration()
+	e.resume()
 	switch {
 	case e.spec.Cancel && !e.mustEndStep():
 		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled; what a machine had begun goes on")
@@ -257,15 +265,14 @@ func InProgress(op operationv1.Operation) string {
 }
 
 func (e *engine) end(phase operationv1.Phase, reason, text string) {
+	if restore, is := e.op.(*operationv1.ETCDSnapshotRestore); is {
+		restore.Status.Unchanged = phase != operationv1.PhaseSucceeded && e.nothingStopped()
+	}
 	status := metav1.ConditionFalse
 	if phase == operationv1.PhaseSucceeded {
 		status = metav1.ConditionTrue
 	} else if e.kind.advice != nil && e.status.Phase == operationv1.PhaseInProgress {
 		text = strings.TrimSpace(strings.TrimSuffix(text, ".") + ". " + e.kind.advice(e.status.Step))
-	}
-	if restore, is := e.op.(*operationv1.ETCDSnapshotRestore); is {
-		restore.Status.Unchanged = phase != operationv1.PhaseSucceeded &&
-			(e.status.Step == "" || e.status.Step == operationv1.StepPreflight)
 	}
 	e.status.Step = ""
 	e.set(phase, status, reason, text)
@@ -305,6 +312,9 @@ func (e *engine) start() {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
 	} else if _, restore := e.op.(*operationv1.ETCDSnapshotRestore); e.in.Stopped && !restore {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be restored: a restore has left machines stopped"
+	} else if slices.ContainsFunc(e.kind.steps, func(s step) bool { return s.held(e.in) }) {
+		reason, text = ReasonSnapshotNotRestored, "Waiting for the data of a snapshot: the Cluster has the configuration of one that was not "+
+			"restored. Restore it with another generation, or set the configuration back and remove spec.rkeConfig.etcdSnapshotRestore"
 	} else if e.in.TokenPending && e.kind.restarts {
 		reason, text = ReasonWaitingForCluster, "Waiting for another TokenRotation, which has to be created: the last one did not end, and a "+
 			"server may have the new token"

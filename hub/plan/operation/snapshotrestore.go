@@ -247,14 +247,32 @@ func (r restore) done(s *operationv1.Status) string {
 	return text + "; not back yet, see status.machines: " + message.JoinNames(failed, maxNames)
 }
 
-func (r restore) advice(step string) string {
-	switch step {
+// nothingStopped reports whether a restore that ends has stopped no machine: it has not come to that, or has given none the task.
+func (e *engine) nothingStopped() bool {
+	switch e.status.Step {
 	case "", operationv1.StepPreflight:
+		return true
+	case operationv1.StepShutdown:
+		gone := len(e.in.Machines) == 0 // what they had is not known
+		return !gone && !e.in.Stopped && !slices.ContainsFunc(e.in.Machines, func(m Machine) bool { return m.Has }) &&
+			!slices.ContainsFunc(e.status.Machines, func(m operationv1.MachineStatus) bool { return m.Phase == operationv1.PhaseSucceeded })
+	}
+	return false
+}
+
+func (r restore) advice(step string) string {
+	if r.Status.Unchanged {
 		return "Nothing was stopped"
+	}
+	switch step {
 	case operationv1.StepShutdown, operationv1.StepRestore, operationv1.StepPostRestorePodCleanup:
 		return "Machines are stopped, and stay so until another ETCDSnapshotRestore, of the same or another snapshot, has restored the cluster"
 	}
 	text := "The snapshot itself is restored, and runs on " + r.Status.MachineName
+	if step == operationv1.StepInitialRestartCluster {
+		text += ". Machines that had not begun to start stay stopped, and the RKEControlPlane names them: delete and replace those Machines, " +
+			"which loses nothing, or create another ETCDSnapshotRestore, which discards what was written since"
+	}
 	if step != operationv1.StepRestartCluster {
 		text += ". Delete Nodes that have no Machine"
 	}

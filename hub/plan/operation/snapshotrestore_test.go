@@ -346,7 +346,7 @@ func TestRestoreCanceled(t *testing.T) {
 	if op.Status.Step != operationv1.StepShutdown || !Exclusive(op) || RestoreTarget(op) != "a" || Holds(op, false) == "" {
 		t.Fatalf("got %+v", op.Status)
 	}
-	op.Spec.Cancel = true
+	op.Spec.Cancel, in.Machines[0].Has = true, true
 	Decide(op, in)
 	c := conditions.Get(op, operationv1.SucceededCondition)
 	if op.Status.Phase != operationv1.PhaseCanceled || !strings.Contains(c.Message, "another ETCDSnapshotRestore") || Exclusive(op) ||

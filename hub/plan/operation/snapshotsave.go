@@ -21,8 +21,8 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 	wanted := func(in Inputs) []string {
 		return names(in.Machines, func(m Machine) bool {
 			if op.Spec.MachineName == "" {
-				// A machine that has no plan yet has no data, and may never join.
-				return m.Etcd && m.Progress != rollout.ProgressNone
+				// A machine that has not joined yet has no data, and may never join.
+				return m.Etcd && !m.NeverJoined()
 			}
 			return m.Etcd && m.Name == op.Spec.MachineName
 		})
@@ -35,7 +35,7 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 				return problem{reason: ReasonMachineNotFound, fatal: true,
 					text: fmt.Sprintf("The cluster has no Machine %s with the role etcd", op.Spec.MachineName)}
 			case len(targets) == 0:
-				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine with the role etcd"}
+				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine with the role etcd to join the cluster"}
 			}
 			if p := busy(in, targets); p.reason != "" {
 				return p

@@ -68,6 +68,48 @@ func TestSnapshotSave(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseSucceeded, "Succeeded")
 }
 
+// TestSnapshotSaveWithoutNewMachines: a machine that never joined keeps no member from saving, whatever has become of its first plan. A
+// member of which nothing is known at the moment takes part.
+func TestSnapshotSaveWithoutNewMachines(t *testing.T) {
+	joining := func(change func(*Machine)) Machine {
+		m := machine("new", rollout.ProgressPending, false)
+		m.Underway, m.Node = rollout.ChangeFirst, rollout.NodeAbsent
+		change(&m)
+		return m
+	}
+	for name, c := range map[string]struct {
+		other Machine
+		takes bool
+	}{
+		"pending":  {joining(func(*Machine) {}), false},
+		"applying": {joining(func(m *Machine) { m.Progress = rollout.ProgressApplying }), false},
+		"failed":   {joining(func(m *Machine) { m.Progress = rollout.ProgressFailed }), false},
+		"not healthy yet": {joining(func(m *Machine) {
+			m.Progress, m.Underway, m.Unhealthy = rollout.ProgressApplied, rollout.ChangeNone, []string{"etcd"}
+		}), false},
+		"of a cluster that is not reached": {joining(func(m *Machine) {
+			m.Progress, m.Underway, m.Node = rollout.ProgressApplied, rollout.ChangeNone, rollout.NodeUnknown
+		}), true},
+		"failed, and has a Node": {joining(func(m *Machine) { m.Progress, m.Node = rollout.ProgressFailed, rollout.NodeReady }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := []string{"a"}
+			if c.takes {
+				want = append(want, "new")
+			}
+			in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false), c.other}}
+			expect(t, save(), in, operationv1.PhaseInProgress, "InProgress", want...)
+		})
+	}
+	op := save()
+	expect(t, op, Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{joining(func(*Machine) {})}}, operationv1.PhasePending,
+		ReasonWaitingForMachine)
+	want := "Waiting for a machine with the role etcd to join the cluster"
+	if got := conditions.GetMessage(op, operationv1.SucceededCondition); got != want {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestSnapshotSaveFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Inputs)

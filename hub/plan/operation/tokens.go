@@ -66,7 +66,7 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 		},
 		advice: func(step string) string {
 			if step == operationv1.StepRotateToken {
-				return "Restart no server before it is known which token the data is encrypted with: see docs/kinds/tokenrotation.md"
+				return "Restart no server before it is known which token the data is encrypted with: see " + pages + "tokenrotation.md"
 			}
 			return "The shared data is encrypted with the new token, which plans contain from now on: the hub goes on to deliver it"
 		},

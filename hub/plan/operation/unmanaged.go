@@ -24,7 +24,7 @@ type ClusterState int
 const (
 	// ClusterNotFound means that there is no Cluster of the name.
 	ClusterNotFound ClusterState = iota
-	// ClusterCreating means that the Cluster is there, and its RKEControlPlane will be.
+	// ClusterCreating means that the Cluster is there, and its RKEControlPlane will be, or is gone.
 	ClusterCreating
 	// ClusterImported means that the cluster was created elsewhere.
 	ClusterImported
@@ -41,6 +41,9 @@ func DecideUnmanaged(op operationv1.Operation, cluster ClusterState, now, since 
 	switch {
 	case e.spec.Cancel:
 		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled")
+	case e.status.Phase == operationv1.PhaseInProgress && cluster == ClusterCreating:
+		e.end(operationv1.PhaseFailed, ReasonClusterDeleted, fmt.Sprintf("The RKEControlPlane of Cluster %s was deleted while the operation "+
+			"was in progress", name))
 	case e.status.Phase == operationv1.PhaseInProgress:
 		e.end(operationv1.PhaseFailed, ReasonClusterDeleted, fmt.Sprintf("Cluster %s was deleted while the operation was in progress", name))
 	case cluster == ClusterImported:

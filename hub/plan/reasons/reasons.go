@@ -14,7 +14,7 @@ import (
 
 // Reasons that are not those of a rollout, of a refusal, or of Cluster API.
 const (
-	// VersionInvalid means that the Kubernetes version of the cluster is not one that the hub knows.
+	// VersionInvalid means that the version of the cluster does not have the form of one of k3s or RKE2.
 	VersionInvalid = "VersionInvalid"
 	// TokensLost means that the Secret with the join tokens of a running cluster is missing or incomplete.
 	TokensLost = "TokensLost"

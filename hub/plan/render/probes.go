@@ -11,7 +11,8 @@ import (
 // APIServerProbe is the probe by which the hub knows that a control plane machine serves the Kubernetes API.
 const APIServerProbe = "kube-apiserver"
 
-// addProbes adds the health checks of what runs on the machine.
+// addProbes adds the health checks of what runs on the machine. Where the hub does not write the configuration, those are left out that
+// need a part of it, or a network plugin that the cluster may not have.
 func (b *builder) addProbes() {
 	b.plan.Probes = map[string]plans.Probe{}
 	rke2 := b.Cluster.Release.Runtime == release.RKE2
@@ -25,7 +26,7 @@ func (b *builder) addProbes() {
 	if rke2 || !m.onlyEtcd() {
 		b.addKubeletProbe()
 	}
-	if rke2 && !m.onlyEtcd() && !m.windows() {
+	if rke2 && !m.onlyEtcd() && !m.windows() && !b.Cluster.Spec.UnmanagedConfig {
 		b.addCalicoProbe()
 	}
 }
@@ -67,6 +68,9 @@ func (b *builder) addControlPlaneProbes() {
 		ClientCert: tls + "client-kube-apiserver.crt",
 		ClientKey:  tls + "client-kube-apiserver.key",
 	})
+	if b.Cluster.Spec.UnmanagedConfig {
+		return // the components may present certificates of which no file is known
+	}
 	for _, c := range components {
 		port := fmt.Sprint(c.port)
 		if own, ok := b.args.option(c.arg, "secure-port"); ok {

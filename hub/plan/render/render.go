@@ -15,6 +15,11 @@ func Plan(in Inputs) (plans.Plan, Problems) {
 	b.checkMachine()
 	b.mergeArgs()
 	if in.Cluster.Spec.UnmanagedConfig {
+		// Operations run the scripts, and the hub knows by the probes that the machine works.
+		if !in.Machine.windows() {
+			b.addScripts()
+		}
+		b.addProbes()
 		b.addInstall()
 		return b.finish()
 	}

@@ -18,6 +18,8 @@ type Inputs struct {
 	OrphanedMembers []Member
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
+	// Designated is the ID of the machine that is designated as init node; empty for none.
+	Designated string
 	// Paused is set while nothing may change.
 	Paused bool
 	// Hold says why nothing that restarts machines may be delivered, such as an operation that is in progress; zero if it may.

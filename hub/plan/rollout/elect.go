@@ -15,9 +15,13 @@ type Election struct {
 }
 
 // Elect chooses the init node. The present one is kept while possible. designated is the ID of a machine; if it is not empty, no other
-// machine starts the cluster. bootstrapped is set once the cluster has been started: from then on only a machine with its data may be
-// chosen, since any other would start a second cluster. The designated machine is preferred then, and not waited for.
+// machine starts the cluster, unless the present init node was given its plan before: it may have started it. bootstrapped is set once the
+// cluster has been started: from then on only a machine with its data may be chosen, since any other would start a second cluster. The
+// designated machine is preferred then while it is up, and not waited for.
 func Elect(machines []Machine, designated string, bootstrapped bool) Election {
+	if starting := startingInit(machines); designated != "" && !bootstrapped && starting != nil {
+		return Election{Init: starting.Name}
+	}
 	if designated != "" {
 		if e := electDesignated(machines, designated, bootstrapped); e.Init != "" || !bootstrapped {
 			return e
@@ -73,6 +77,15 @@ func staysInit(current *Machine, voters, leaving []*Machine, bootstrapped bool) 
 	return slices.ContainsFunc(voters, func(m *Machine) bool { return m.Name == current.Name })
 }
 
+// startingInit is the init node that was given the plan that starts the cluster, unless that has failed; nil for none.
+func startingInit(machines []Machine) *Machine {
+	m := initNode(machines)
+	if m == nil || !m.Etcd || m.Deleting || m.Progress == ProgressNone || m.Progress == ProgressFailed {
+		return nil
+	}
+	return m
+}
+
 // hasData reports whether the machine is a voting member of etcd, and so has the cluster's data. Before the first Node was seen, a machine
 // that has joined the cluster and works counts as one.
 func (m *Machine) hasData(machines []Machine) bool {
@@ -97,7 +110,8 @@ func noVoter(candidates []*Machine) Election {
 		"Register one if there is none, and restore the cluster from an etcd snapshot with an ETCDSnapshotRestore; or delete and recreate it"}}
 }
 
-// electDesignated chooses the machine with an ID if it may be the init node.
+// electDesignated chooses the machine with an ID if it may be the init node. One that is down becomes it only where no other does: each
+// server that restarts would join an address that does not answer.
 func electDesignated(machines []Machine, id string, bootstrapped bool) Election {
 	why := "not registered yet"
 	for i := range machines {
@@ -110,7 +124,7 @@ func electDesignated(machines []Machine, id string, bootstrapped bool) Election 
 			why = m.Name + " does not have the role etcd"
 		case !m.HasPlanSecret:
 			why = m.Name + " has no plan Secret yet"
-		case !bootstrapped || m.hasData(machines):
+		case !bootstrapped || m.hasData(machines) && (m.Init || !m.Lost()):
 			return Election{Init: m.Name}
 		}
 	}

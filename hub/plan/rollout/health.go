@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // The predicates of a machine. Most combine Progress with Underway (what the delivered plan changes) and what is known of the Node:
@@ -13,6 +14,8 @@ import (
 //	               applied                         starting, and never a member before
 //	starting       applied                         never healthy with this plan
 //	joined         any but none                    neither the wanted nor the delivered plan is the first one
+//	NeverJoined    any                             no plan; or no Node ever, and the first plan not applied or no probe healthy
+//	AwaitsAgent    pending                         the first plan, no Node ever, and no agent that takes it
 //	unavailable    joined                          not applied, drained, Node not ready, or a probe is not healthy
 //	takenDown      joined                          changing or drained, and not only because the machine was down before
 //	joining        bootstrapping, or first change  not held back by a problem, and the Node is not lost
@@ -86,6 +89,20 @@ func (m *Machine) joined() bool {
 // known reports whether the cluster ever had a Node for the machine, or others have joined it.
 func (m *Machine) known() bool {
 	return m.JoinURL != "" || m.Version != "" || m.Node == NodeReady || m.Node.Unready()
+}
+
+// NeverJoined reports whether nothing shows that the machine was ever part of the cluster: it was given no plan, has not applied its first
+// one, or was never healthy with it and the cluster has no Node for it.
+func (m Machine) NeverJoined() bool {
+	return m.Progress == ProgressNone ||
+		!m.known() && (m.Underway == ChangeFirst || m.starting() && m.Node == NodeAbsent)
+}
+
+// AwaitsAgent reports whether the machine has yet to begin its first plan, and its agent is not there to do so: it has never connected, or
+// was not seen for agentTimeout before now. Such a machine may never come.
+func (m Machine) AwaitsAgent(now time.Time) bool {
+	missing := !m.CheckedIn && m.LastSeen.IsZero() || m.agentUnreachable(now)
+	return m.Progress == ProgressPending && m.Underway == ChangeFirst && !m.known() && missing
 }
 
 // unavailable reports whether the machine may not be serving.

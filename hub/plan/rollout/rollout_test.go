@@ -43,13 +43,32 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
+// TestGroupLimitMessage: the message of the cluster names the field that limits how many machines may be unavailable.
+func TestGroupLimitMessage(t *testing.T) {
+	server, lost, next := member("s", "ecw"), member("v", "w"), member("w", "w")
+	server.Init, lost.Node, next.Change = true, NodeLost, ChangeRestart
+	got := Decide(Inputs{Bootstrapped: true, Machines: []Machine{server, lost, next}}).Decisions[2]
+	want := "Waiting for v: upgradeStrategy.workerConcurrency allows 1 of 2 worker nodes to be unavailable"
+	if got.Reason != ReasonWaitingForOthers || got.Detail != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestElectDesignated(t *testing.T) {
 	const id = "id-a"
-	designated := func(m Machine, change func(*Machine)) Machine {
-		m.ID = id
+	with := func(m Machine, change func(*Machine)) Machine {
 		if change != nil {
 			change(&m)
 		}
+		return m
+	}
+	designated := func(m Machine, change func(*Machine)) Machine {
+		m.ID = id
+		return with(m, change)
+	}
+	starting := func(p Progress) Machine {
+		m := fresh("0", "ecw")
+		m.Init, m.Change, m.Underway, m.Progress = true, ChangeNone, ChangeFirst, p
 		return m
 	}
 	b, c := member("b", "ecw"), member("c", "ecw")
@@ -59,12 +78,27 @@ func TestElectDesignated(t *testing.T) {
 		bootstrapped  bool
 		want, message string
 	}{
-		"with the data":            {machines: []Machine{designated(member("a", "ecw"), nil), b}, bootstrapped: true, want: "a"},
-		"of a new cluster":         {machines: []Machine{fresh("0", "ecw"), designated(fresh("a", "ecw"), nil)}, want: "a"},
-		"registered again":         {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, bootstrapped: true, want: "b"},
-		"registered before others": {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, want: "a"},
-		"not registered":           {machines: []Machine{fresh("b", "ecw")}, message: "not registered yet"},
-		"gone":                     {machines: []Machine{b, c}, bootstrapped: true, want: "b"},
+		"with the data":                       {machines: []Machine{designated(member("a", "ecw"), nil), b}, bootstrapped: true, want: "a"},
+		"of a new cluster":                    {machines: []Machine{fresh("0", "ecw"), designated(fresh("a", "ecw"), nil)}, want: "a"},
+		"registered again":                    {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, bootstrapped: true, want: "b"},
+		"registered before others":            {machines: []Machine{designated(fresh("a", "ecw"), nil), fresh("0", "ecw")}, want: "a"},
+		"after the first machine has started": {machines: []Machine{designated(fresh("a", "ecw"), nil), b, c}, want: "b"},
+		"while the first machine starts":      {machines: []Machine{designated(fresh("a", "ecw"), nil), starting(ProgressApplying)}, want: "0"},
+		"before the agent of the first machine has begun": {machines: []Machine{designated(fresh("a", "ecw"), nil),
+			starting(ProgressPending)}, want: "0"},
+		"after the first machine has failed to start": {machines: []Machine{designated(fresh("a", "ecw"), nil), starting(ProgressFailed)},
+			want: "a"},
+		"while the first machine is deleted": {machines: []Machine{designated(fresh("a", "ecw"), nil),
+			with(starting(ProgressApplying), func(m *Machine) { m.Deleting = true })}, want: "a"},
+		"another that is not registered": {machines: []Machine{starting(ProgressApplying)}, want: "0"},
+		"lost": {machines: []Machine{designated(member("a", "ecw"), func(m *Machine) { m.Node = NodeLost }), b}, bootstrapped: true,
+			want: "b"},
+		"with an unhealthy member": {machines: []Machine{designated(member("a", "ecw"), func(m *Machine) { m.MemberHealth = MemberUnhealthy }),
+			b}, bootstrapped: true, want: "b"},
+		"lost, and the init node": {machines: []Machine{designated(member("a", "ecw"), func(m *Machine) { m.Node, m.Init = NodeLost, true }),
+			c}, bootstrapped: true, want: "a"},
+		"not registered": {machines: []Machine{fresh("b", "ecw")}, message: "not registered yet"},
+		"gone":           {machines: []Machine{b, c}, bootstrapped: true, want: "b"},
 		"without the data, as all": {machines: []Machine{designated(fresh("a", "ecw"), nil)}, bootstrapped: true,
 			message: "No etcd machine with the cluster's data is left"},
 		"without etcd": {machines: []Machine{designated(fresh("a", "cw"), nil)}, message: "a does not have the role etcd"},
@@ -79,6 +113,20 @@ func TestElectDesignated(t *testing.T) {
 		if got.Init != tc.want || !strings.Contains(got.Message, tc.message) {
 			t.Errorf("%s: got %+v", name, got)
 		}
+	}
+}
+
+// TestDesignatedTooLate: a machine that is designated while another one starts the cluster gets no plan, and says why.
+func TestDesignatedTooLate(t *testing.T) {
+	first, late := fresh("a", "ecw"), fresh("b", "ecw")
+	first.Init, first.Change, first.Underway, first.Progress, late.ID = true, ChangeNone, ChangeFirst, ProgressApplying, "id-b"
+	got := Decide(Inputs{Machines: []Machine{first, late}, Designated: "id-b"}).Decisions[1]
+	if got.Deliver || got.Reason != ReasonWaitingForInitNode || !strings.Contains(got.Message, "before this machine was designated") {
+		t.Errorf("got %+v", got)
+	}
+	first.Progress, first.ProbesPassed, first.JoinURL, first.Underway = ProgressApplied, true, "https://a", ChangeNone
+	if got = Decide(Inputs{Machines: []Machine{first, late}, Designated: "id-b", Bootstrapped: true}).Decisions[1]; !got.Deliver {
+		t.Errorf("it does not join: %+v", got)
 	}
 }
 
@@ -140,6 +188,33 @@ func TestJoinURL(t *testing.T) {
 	}
 	if got := JoinURL(machines, machines[0], "uid"); got != "" {
 		t.Errorf("the init node joins %q", got)
+	}
+}
+
+// TestTaskBesideMissingAgent: a task of an operation does not wait for a machine that is to join etcd and has no agent; a change does.
+func TestTaskBesideMissingAgent(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		task     bool
+		change   func(*Machine)
+		delivers bool
+	}{
+		"task":                          {true, func(*Machine) {}, true},
+		"change":                        {false, func(*Machine) {}, false},
+		"the agent has connected":       {true, func(m *Machine) { m.LastSeen = now.Add(-time.Minute) }, false},
+		"the agent was seen long ago":   {true, func(m *Machine) { m.LastSeen = now.Add(-time.Hour) }, true},
+		"the agent applies the plan":    {true, func(m *Machine) { m.Progress, m.CheckedIn = ProgressApplying, true }, false},
+		"it has joined etcd, and waits": {true, func(m *Machine) { m.Node, m.Membership = NodeReady, MemberLearner }, false},
+	} {
+		a, joining := member("a", "ecw"), fresh("b", "ecw")
+		a.Init, a.Task, a.Change, a.LastSeen = true, tc.task, ChangeRestart, now
+		joining.Change, joining.Underway, joining.Progress, joining.Node = ChangeNone, ChangeFirst, ProgressPending, NodeAbsent
+		joining.Membership, joining.JoinedTo = MemberNone, a.JoinURL
+		tc.change(&joining)
+		got := Decide(Inputs{Now: now, Bootstrapped: true, Machines: []Machine{a, joining}}).Decisions[0]
+		if got.Deliver != tc.delivers {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }
 

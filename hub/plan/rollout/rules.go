@@ -29,7 +29,8 @@ const (
 	ReasonEtcdLost = "EtcdLost"
 	// ReasonWaitingForOperation is that of a machine that waits for an operation on the cluster, such as a snapshot, to end.
 	ReasonWaitingForOperation = "WaitingForOperation"
-	// ReasonRestoreFailed is that of a cluster whose machines were stopped for a restore that has failed.
+	// ReasonRestoreFailed is that of a cluster whose machines were stopped for a restore that has failed, or that has the configuration of a
+	// snapshot whose data was not restored.
 	ReasonRestoreFailed = "RestoreFailed"
 	// ReasonWaitingForTurn is that of a machine that waits for an earlier tier.
 	ReasonWaitingForTurn = "WaitingForTurn"
@@ -80,6 +81,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
 //	changeHeld           with a restart while restarts are held back        wait, mostly for an operation; uncordon
+//	designatedTooLate    designated after another was to start the cluster  wait for that
 //	earlierTierFirst     whose earlier tiers have to change first           wait
 //	lacksJoinURL         that has nothing to join yet                       wait
 //	firstPlan            that gets its first plan                           deliver; etcd members one at a time
@@ -96,7 +98,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 // A machine that no rule decides for is done. The rules after changeIsDisruptive see machines without a change only.
 var rules = []rule{
 	isDeleting, lacksPlanSecret, lacksInfrastructure, planInvalid,
-	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, changeHeld, earlierTierFirst, lacksJoinURL,
+	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, changeHeld, designatedTooLate, earlierTierFirst, lacksJoinURL,
 	firstPlan, agentMissing, etcdBusy, groupLimitReached, quorumNeedsMachine, needsDrain, changeIsDisruptive,
 	verifyApplied, needsUncordon, kubeletOutdated,
 }
@@ -195,6 +197,13 @@ func changeIsMinor(_ *view, m *Machine) (Decision, bool) {
 		return undecided()
 	}
 	return deliver("Delivering a change that needs no restart")
+}
+
+// designatedTooLate says why a machine that is designated as init node does not start the cluster: see Elect. It could not join either,
+// since there is no cluster yet.
+func designatedTooLate(v *view, m *Machine) (Decision, bool) {
+	return waitIf(m.Change == ChangeFirst && !v.Bootstrapped && !m.Init && m.ID != "" && m.ID == v.Designated, ReasonWaitingForInitNode,
+		"Waiting for the first etcd node to start the cluster: it was given the plan for that before this machine was designated as init node")
 }
 
 // earlierTierFirst keeps the order of the tiers. A machine that is unwell, drained or changing already loses nothing by another change: a

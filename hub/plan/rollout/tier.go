@@ -61,6 +61,11 @@ func (g group) limitMessage() string {
 	}[g]
 }
 
+// limitedBy is what limits the unavailable machines of the group, in messages.
+func (g group) limitedBy() string {
+	return [groups]string{"etcd", "upgradeStrategy.controlPlaneConcurrency", "upgradeStrategy.workerConcurrency"}[g]
+}
+
 // limit is how many machines of a group of that size may be unavailable at a time. For etcd it is always one.
 func (g group) limit(in Inputs, size int) int {
 	switch g {

@@ -23,7 +23,30 @@ import (
 // maxTTL is the largest spec.ttl that is a duration, 292 years. One beyond it is none that ends.
 const maxTTL = int64(math.MaxInt64 / time.Second)
 
-// Of returns the operations of all kinds that are for a cluster and not being deleted, in the order of their creation.
+// clusterIndex is the index of operations by the name of their Cluster.
+const clusterIndex = "spec.clusterRef.name"
+
+// SetupIndexes adds the index that Indexed reads to a cache. It must run before the cache starts.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, kind := range operationv1.Kinds() {
+		err := indexer.IndexField(ctx, kind, clusterIndex, func(object client.Object) []string {
+			return []string{object.(operationv1.Operation).CommonSpec().ClusterRef.Name}
+		})
+		if err != nil {
+			return fmt.Errorf("indexing %s by %s: %w", operationv1.Kind(kind), clusterIndex, err)
+		}
+	}
+	return nil
+}
+
+// Indexed is the option for Of, with the same cluster, by which a cache with the index of SetupIndexes finds operations: the others of the
+// namespace cost nothing then. An API server does not know it.
+func Indexed(cluster client.ObjectKey) client.ListOption {
+	return client.MatchingFields{clusterIndex: cluster.Name}
+}
+
+// Of returns the operations of all kinds that are for a cluster and not being deleted, in the order of their creation. opts are for the
+// lists of each kind.
 func Of(ctx context.Context, from client.Reader, cluster client.ObjectKey, opts ...client.ListOption) ([]operationv1.Operation, error) {
 	var found []operationv1.Operation
 	for _, list := range operationv1.Lists() {

@@ -39,7 +39,12 @@ func TestOf(t *testing.T) {
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{"a/b"}, &metav1.Time{Time: noon}
 	c := newClient(t, save("second", noon.Add(time.Second), ""), save("first", noon, ""), save("also-first", noon, ""), other, elsewhere,
 		deleted)
-	found, err := Of(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "prod"})
+	checkOf(t, c)
+}
+
+func checkOf(t *testing.T, from client.Reader, opts ...client.ListOption) {
+	t.Helper()
+	found, err := Of(t.Context(), from, client.ObjectKey{Namespace: "ns", Name: "prod"}, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +54,36 @@ func TestOf(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "also-first first second" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// indexes adds indexes to a client.
+type indexes struct{ builder *fake.ClientBuilder }
+
+func (i indexes) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	i.builder.WithIndex(object, field, values)
+	return nil
+}
+
+// TestOfIndexed: with the index, nothing but the operations of the cluster is read from the cache.
+func TestOfIndexed(t *testing.T) {
+	other := save("other", noon, "")
+	other.Spec.ClusterRef.Name = "another"
+	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, operationv1.AddToScheme)).
+		WithObjects(save("second", noon.Add(time.Second), ""), save("first", noon, ""), save("also-first", noon, ""), other)
+	if err := SetupIndexes(t.Context(), indexes{builder}); err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	c := interceptor.NewClient(builder.Build(), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+		opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		read += len(Items(list))
+		return err
+	}})
+	checkOf(t, c, Indexed(client.ObjectKey{Namespace: "ns", Name: "prod"}))
+	if read != 3 {
+		t.Errorf("%d operations were read", read)
 	}
 }
 

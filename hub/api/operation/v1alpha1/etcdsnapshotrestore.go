@@ -49,7 +49,7 @@ type ETCDSnapshotRestoreStatus struct {
 	// Snapshot is what is restored, as the ETCDSnapshot said when the operation began.
 	// +optional
 	Snapshot *RestoredSnapshot `json:"snapshot,omitempty"`
-	// Unchanged is true once the operation has ended, was not successful, and has changed nothing: no machine was stopped for it.
+	// Unchanged is true once the operation has ended without success and has changed nothing: no machine was given the task to stop.
 	// +optional
 	Unchanged bool `json:"unchanged,omitempty"`
 }

@@ -10,6 +10,10 @@ const (
 	// CertificateAuthoritiesAnnotation, on an RKEControlPlane, is "true" once the hub has had the cluster's certificate authorities: their
 	// Secrets must not be lost.
 	CertificateAuthoritiesAnnotation = "rke.cattle.io/certificate-authorities"
+	// UnrestoredConfigurationAnnotation, on an RKEControlPlane, is the etcdSnapshotRestore (name, a slash, generation) for which its
+	// configuration was set to that of the snapshot, while the data of the snapshot is not restored: changes that restart machines are held
+	// back. It is empty once the data is restored, or etcdSnapshotRestore was removed from the spec.
+	UnrestoredConfigurationAnnotation = "rke.cattle.io/unrestored-configuration"
 	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
 	// one before did not answer.
 	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"

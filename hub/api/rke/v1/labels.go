@@ -13,7 +13,8 @@ const (
 	// InitNodeLabel is "true" on the plan Secret of the machine that starts the cluster and that all others join.
 	InitNodeLabel = "rke.cattle.io/init-node"
 	// InitNodeMachineIDLabel, set by users on a Cluster or an RKEControlPlane, is the machine ID of the machine to use as init node. A cluster
-	// that has been started uses another one while that machine does not have its data.
+	// that has been started uses another one while that machine does not have its data or is down. So does one that another machine was given
+	// the plan to start, before the label was set.
 	InitNodeMachineIDLabel = "rke.cattle.io/init-node-machine-id"
 	// MachineUIDLabel is set on Nodes; the value is the UID of the Machine.
 	MachineUIDLabel = "rke.cattle.io/machine"

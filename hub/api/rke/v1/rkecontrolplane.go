@@ -74,8 +74,8 @@ type RKEControlPlaneSpec struct {
 	// ManagementClusterName is the name of the management.cattle.io Cluster.
 	// +optional
 	ManagementClusterName string `json:"managementClusterName,omitempty"`
-	// UnmanagedConfig leaves the configuration on the machines alone: plans install the version, and write no files. Whoever sets it writes
-	// the configuration of each machine, with which it joins its cluster.
+	// UnmanagedConfig leaves the configuration on the machines alone: plans install the version, and write no more than a script of the hub.
+	// Whoever sets it writes the configuration of each machine, with which it joins its cluster.
 	// +optional
 	UnmanagedConfig bool `json:"unmanagedConfig,omitempty"`
 
