@@ -67,7 +67,7 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 - --node-driver-image-pull-secrets={{ range $i, $secret := . }}{{ if $i }},{{ end }}{{ $secret.name }}{{ end }}
 {{- end }}
 {{- $scheduling := dict }}
-{{- range $key := list "nodeSelector" "tolerations" }}
+{{- range $key := list "nodeSelector" "tolerations" "priorityClassName" }}
 {{- with get $.Values $key }}
 {{- $_ := set $scheduling $key . }}
 {{- end }}
