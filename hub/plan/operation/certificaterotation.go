@@ -66,9 +66,9 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine that has certificates of the services"}
 			}
 			// A worker that is down for long must not keep the servers from new certificates, and nor must a server that never joined. One
-			// that is joining etcd now is waited for: etcd allows one change at a time.
+			// that is to join etcd with the plan that it has is waited for: etcd allows one change at a time.
 			return busy(in, wanted(in, func(m Machine) bool {
-				joining := m.Etcd && m.Progress != rollout.ProgressNone && !m.AwaitsAgent(in.Now)
+				joining := m.Etcd && m.Progress != rollout.ProgressNone
 				return m.Server() && (joining || !m.NeverJoined())
 			}))
 		},

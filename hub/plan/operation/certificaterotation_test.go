@@ -109,7 +109,7 @@ func TestCertificateRotation(t *testing.T) {
 }
 
 // TestCertificateRotationWithoutNewServers: a server that never joined keeps no other from new certificates, and takes no part. One that is
-// joining etcd now, and one that was in the cluster before, are waited for.
+// to join etcd with the plan that it has, and one that was in the cluster before, are waited for.
 func TestCertificateRotationWithoutNewServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		roles  string
@@ -117,8 +117,8 @@ func TestCertificateRotationWithoutNewServers(t *testing.T) {
 		waits  bool
 	}{
 		"no plan":                   {"ec2", func(m *Machine) { m.Progress, m.HasPlanSecret = rollout.ProgressNone, false }, false},
-		"no agent":                  {"ec2", func(*Machine) {}, false},
-		"agent is gone":             {"ec2", func(m *Machine) { m.CheckedIn, m.LastSeen = true, begin.Add(-time.Hour) }, false},
+		"no agent":                  {"ec2", func(*Machine) {}, true},
+		"agent is gone":             {"ec2", func(m *Machine) { m.CheckedIn, m.LastSeen = true, begin.Add(-time.Hour) }, true},
 		"plan has failed":           {"ec2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressFailed, true }, false},
 		"joining etcd":              {"ec2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressApplying, true }, true},
 		"joining the control plane": {"c2", func(m *Machine) { m.Progress, m.CheckedIn = rollout.ProgressApplying, true }, false},

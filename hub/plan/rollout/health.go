@@ -3,7 +3,6 @@ package rollout
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // The predicates of a machine. Most combine Progress with Underway (what the delivered plan changes) and what is known of the Node:
@@ -15,7 +14,6 @@ import (
 //	starting       applied                         never healthy with this plan
 //	joined         any but none                    neither the wanted nor the delivered plan is the first one
 //	NeverJoined    any                             no plan; or no Node ever, and the first plan not applied or no probe healthy
-//	AwaitsAgent    pending                         the first plan, no Node ever, and no agent that takes it
 //	unavailable    joined                          not applied, drained, Node not ready, or a probe is not healthy
 //	takenDown      joined                          changing or drained, and not only because the machine was down before
 //	joining        bootstrapping, or first change  not held back by a problem, and the Node is not lost
@@ -96,13 +94,6 @@ func (m *Machine) known() bool {
 func (m Machine) NeverJoined() bool {
 	return m.Progress == ProgressNone ||
 		!m.known() && (m.Underway == ChangeFirst || m.starting() && m.Node == NodeAbsent)
-}
-
-// AwaitsAgent reports whether the machine has yet to begin its first plan, and its agent is not there to do so: it has never connected, or
-// was not seen for agentTimeout before now. Such a machine may never come.
-func (m Machine) AwaitsAgent(now time.Time) bool {
-	missing := !m.CheckedIn && m.LastSeen.IsZero() || m.agentUnreachable(now)
-	return m.Progress == ProgressPending && m.Underway == ChangeFirst && !m.known() && missing
 }
 
 // unavailable reports whether the machine may not be serving.

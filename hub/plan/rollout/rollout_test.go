@@ -191,33 +191,6 @@ func TestJoinURL(t *testing.T) {
 	}
 }
 
-// TestTaskBesideMissingAgent: a task of an operation does not wait for a machine that is to join etcd and has no agent; a change does.
-func TestTaskBesideMissingAgent(t *testing.T) {
-	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	for name, tc := range map[string]struct {
-		task     bool
-		change   func(*Machine)
-		delivers bool
-	}{
-		"task":                          {true, func(*Machine) {}, true},
-		"change":                        {false, func(*Machine) {}, false},
-		"the agent has connected":       {true, func(m *Machine) { m.LastSeen = now.Add(-time.Minute) }, false},
-		"the agent was seen long ago":   {true, func(m *Machine) { m.LastSeen = now.Add(-time.Hour) }, true},
-		"the agent applies the plan":    {true, func(m *Machine) { m.Progress, m.CheckedIn = ProgressApplying, true }, false},
-		"it has joined etcd, and waits": {true, func(m *Machine) { m.Node, m.Membership = NodeReady, MemberLearner }, false},
-	} {
-		a, joining := member("a", "ecw"), fresh("b", "ecw")
-		a.Init, a.Task, a.Change, a.LastSeen = true, tc.task, ChangeRestart, now
-		joining.Change, joining.Underway, joining.Progress, joining.Node = ChangeNone, ChangeFirst, ProgressPending, NodeAbsent
-		joining.Membership, joining.JoinedTo = MemberNone, a.JoinURL
-		tc.change(&joining)
-		got := Decide(Inputs{Now: now, Bootstrapped: true, Machines: []Machine{a, joining}}).Decisions[0]
-		if got.Deliver != tc.delivers {
-			t.Errorf("%s: got %+v", name, got)
-		}
-	}
-}
-
 // TestReplaced: what a plan does that another one replaces is kept until the machine has applied one.
 func TestReplaced(t *testing.T) {
 	for _, tc := range []struct {

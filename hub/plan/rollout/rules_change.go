@@ -25,7 +25,6 @@ func agentMissing(v *view, m *Machine) (Decision, bool) {
 // etcdBusy allows one change of etcd at a time, in all tiers together: a member that joins, leaves or restarts. A machine whose etcd is
 // down need not wait for members that join or leave, but is never changed together with another one: it may come up at any moment and
 // restart at the same time. Of several that were changed already, those that are down go first, the others in the order of their names.
-// A task of an operation does not wait for a machine whose agent is not there to join etcd.
 func etcdBusy(v *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || !m.Etcd {
 		return undecided()
@@ -49,9 +48,6 @@ func etcdBusy(v *view, m *Machine) (Decision, bool) {
 		case activity == etcdDraining && m.joiningEtcd():
 			// The drained one waits for this one, which is given another plan to join with.
 			continue
-		case activity == etcdJoining && m.Task && v.awaitsAgent(other):
-			// A task of an operation has a limited time, and the one that is to join may never come. If it comes, it joins when it can.
-			continue
 		case activity == etcdMembershipUnknown && m.Change.Disruptive():
 			// The API may be down for the very reason that this change removes, and a restart does a learner no harm.
 			continue
@@ -59,12 +55,6 @@ func etcdBusy(v *view, m *Machine) (Decision, bool) {
 		return waitForOthers(ReasonWaitingForOthers, etcdGroup.limitMessage(), "%s", oneEtcdChange(other, activity).Message)
 	}
 	return undecided()
-}
-
-// awaitsAgent reports whether a machine has no agent yet that takes its first plan.
-func (v *view) awaitsAgent(name string) bool {
-	m := findMachine(v.Machines, func(m *Machine) bool { return m.Name == name })
-	return m != nil && m.AwaitsAgent(v.Now)
 }
 
 // groupLimitReached keeps enough machines of a group available. One that is unavailable itself adds nothing to them, and waits only for
