@@ -227,6 +227,7 @@ func (s *Server) httpServer() *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       connlimit.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      answerTimeout, // for what net/http refuses before there is a handler; those have their own
 		IdleTimeout:       3 * time.Minute,
 		HTTP2: &http.HTTP2Config{
 			WriteByteTimeout: stalledTimeout, MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
