@@ -52,6 +52,8 @@ type Options struct {
 
 	// bookmarks is how often a watch that gets no events is told how far it is; 0 takes 20 s.
 	bookmarks time.Duration
+	// quota is how large the database of etcd may be, in bytes; 0 takes 8 GiB.
+	quota int64
 }
 
 // bookmarkInterval is how often a watch is told how far it is.
@@ -131,6 +133,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	undo.add(etcd.close)
+	if err := etcd.freeSpace(ctx, opts.etcdQuota(), opts.Logger.With("logger", "etcd")); err != nil {
+		return nil, err
+	}
 
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	undo.add(cancel)

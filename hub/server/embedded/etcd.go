@@ -109,7 +109,7 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	cfg.AdvertisePeerUrls = []url.URL{nowhere}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.EnableGRPCGateway = false
-	cfg.QuotaBackendBytes = 8 << 30
+	cfg.QuotaBackendBytes = opts.etcdQuota()
 	// With one member an election cannot be contested, so there is no use in waiting long for it: up to 500 ms at the start. Each tick wakes
 	// several goroutines, which is most of what an idle hub does.
 	cfg.TickMs = 100

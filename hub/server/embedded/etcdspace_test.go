@@ -1,0 +1,60 @@
+package embedded
+
+import (
+	"log/slog"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// TestFreeSpace: a database that was full because of old versions takes writes again after a start; one that is full of the present ones
+// does not, and keeps them.
+func TestFreeSpace(t *testing.T) {
+	options := Options{DataDir: t.TempDir(), quota: 8 << 20}
+	etcd := startTestEtcd(t, options)
+	defer func() { etcd.close() }()
+	value := make([]byte, 512<<10)
+	put := func(key string) error {
+		_, err := etcd.member.Put(t.Context(), &pb.PutRequest{Key: []byte(key), Value: value})
+		return err
+	}
+	fill := func(key func(i int) string) {
+		t.Helper()
+		for i := range 100 {
+			if put(key(i)) != nil {
+				return
+			}
+		}
+		t.Fatal("the database is never full")
+	}
+	restart := func() {
+		t.Helper()
+		etcd.close()
+		etcd = startTestEtcd(t, options)
+		if err := put("after"); err == nil {
+			t.Fatal("the alarm is gone with a restart")
+		}
+		if err := etcd.freeSpace(t.Context(), options.etcdQuota(), slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	fill(func(int) string { return "same" })
+	restart()
+	if err := put("after"); err != nil {
+		t.Errorf("a write when old versions are removed: %v", err)
+	}
+	if err := etcd.freeSpace(t.Context(), options.etcdQuota(), slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("without an alarm: %v", err)
+	}
+
+	fill(func(i int) string { return string(rune('a' + i)) })
+	restart()
+	if err := put("after"); err == nil {
+		t.Error("the database is full, and takes writes")
+	}
+	got, err := etcd.member.Range(t.Context(), &pb.RangeRequest{Key: []byte("same")})
+	if err != nil || got.Count != 1 {
+		t.Errorf("what was written before: %d, %v", got.GetCount(), err)
+	}
+}
