@@ -59,6 +59,7 @@ func (s *Server) authenticated(serve machineHandler) handler {
 			connlimit.Trust(r.Context(), "machine "+m.Account.String(), maxMachineConnections)
 		}
 		return func(w http.ResponseWriter, r *http.Request) error {
+			response.SetTimeout(w, plandelivery.AnswerTimeout)
 			if err := serve(w, r, m); err != nil {
 				s.writeStatus(w, r, err, m)
 			}

@@ -34,8 +34,6 @@ const (
 	relistSpread = 2 * time.Second
 	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
 	aheadTimeout = 3 * time.Second
-	// answerTimeout is how long a machine may take to read one event.
-	answerTimeout = time.Minute
 )
 
 // ErrDraining answers what a replica that is about to stop no longer begins.
@@ -234,7 +232,7 @@ func (e *eventStream) send(event secretcache.PlanEvent) error {
 	if err != nil {
 		return fmt.Errorf("encoding an event: %w", err)
 	}
-	response.SetTimeout(e.w, answerTimeout)
+	response.SetTimeout(e.w, AnswerTimeout)
 	if err := response.WriteChunks(e.w, append(line, '\n')); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (r *deadlineRecorder) Write(p []byte) (int, error) {
 func TestQuietStreamStaysOpen(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: func(*corev1.Secret) bool { return true }}
-	response.SetTimeout(w, answerTimeout) // as the server does for every request
+	response.SetTimeout(w, AnswerTimeout) // as the server does for every request
 	if err := stream.begin(); err != nil {
 		t.Fatal(err)
 	}

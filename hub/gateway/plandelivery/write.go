@@ -26,9 +26,9 @@ import (
 // MaxUpdateBytes is above what a Secret of the largest size takes as JSON.
 const MaxUpdateBytes = 3 << 20
 
-// updateTimeout is how long a machine may take to send an update, and then to read the answer, which is as large: 1.4 MB take three minutes
-// over a link of 64 kbit/s.
-var updateTimeout = answerTimeout + connlimit.BodyTime(MaxUpdateBytes)
+// AnswerTimeout is how long a machine may take to read its plan Secret, as an answer or an event, and before that to send an update: 1.4 MB
+// take three minutes over a link of 64 kbit/s.
+var AnswerTimeout = time.Minute + connlimit.BodyTime(MaxUpdateBytes)
 
 const fieldOwner = client.FieldOwner("drover-gateway")
 
@@ -203,7 +203,7 @@ var decoder = func() runtime.Decoder {
 
 var mediaTypes = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
 
-// readSecret decodes the body of an update, which must arrive within updateTimeout, and sets until when the answer must be read.
+// readSecret decodes the body of an update, which must arrive within AnswerTimeout, and sets until when the answer must be read.
 func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) {
 	if sent := r.Header.Get("Content-Type"); sent != "" {
 		if mediaType, _, err := mime.ParseMediaType(sent); err != nil || !slices.Contains(mediaTypes, mediaType) {
@@ -211,7 +211,7 @@ func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) 
 		}
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(updateTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(AnswerTimeout))
 	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -221,7 +221,7 @@ func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) 
 		return nil, apierrors.NewBadRequest("the request body is incomplete")
 	}
 	_ = control.SetReadDeadline(time.Time{})
-	response.SetTimeout(w, updateTimeout)
+	response.SetTimeout(w, AnswerTimeout)
 	return decodeSecret(body)
 }
 
