@@ -31,6 +31,19 @@ func connected(t *testing.T) (near, far *net.TCPConn) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
+// joinedEnds returns the ends of two connections that are joined, and what is closed when they are no more.
+func joinedEnds(t *testing.T) (client, server *net.TCPConn, ended <-chan struct{}) {
+	t.Helper()
+	client, clientSide := connected(t)
+	serverSide, server := connected(t)
+	joined := make(chan struct{})
+	go func() {
+		join(clientSide, serverSide)
+		close(joined)
+	}()
+	return client, server, joined
+}
+
 // pipes counts the open pipes of this process.
 func pipes(t *testing.T) int {
 	t.Helper()
@@ -51,13 +64,7 @@ func pipes(t *testing.T) int {
 // the other; and a connection has no pipe for itself.
 func TestJoin(t *testing.T) {
 	before := pipes(t)
-	client, clientSide := connected(t)
-	serverSide, server := connected(t)
-	joined := make(chan struct{})
-	go func() {
-		join(clientSide, serverSide)
-		close(joined)
-	}()
+	client, server, joined := joinedEnds(t)
 
 	for range 3 {
 		if _, err := server.Write([]byte("ping")); err != nil {
@@ -99,13 +106,7 @@ func TestJoin(t *testing.T) {
 
 // TestJoinBroken: a connection that breaks ends the other one.
 func TestJoinBroken(t *testing.T) {
-	client, clientSide := connected(t)
-	serverSide, server := connected(t)
-	joined := make(chan struct{})
-	go func() {
-		join(clientSide, serverSide)
-		close(joined)
-	}()
+	client, server, joined := joinedEnds(t)
 	if err := errors.Join(server.SetLinger(0), server.Close()); err != nil { // a reset
 		t.Fatal(err)
 	}
