@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -49,10 +50,12 @@ func TestFreeSpace(t *testing.T) {
 		t.Errorf("without an alarm: %v", err)
 	}
 
-	fill(func(i int) string { return string(rune('a' + i)) })
-	restart()
-	if err := put("after"); err == nil {
-		t.Error("the database is full, and takes writes")
+	for round := 0; put("after") == nil; round++ { // each gives back what had been free between objects
+		if round == 10 {
+			t.Fatal("a database that is full of objects takes writes")
+		}
+		fill(func(i int) string { return fmt.Sprint(round, "-", i) })
+		restart()
 	}
 	got, err := etcd.member.Range(t.Context(), &pb.RangeRequest{Key: []byte("same")})
 	if err != nil || got.Count != 1 {
