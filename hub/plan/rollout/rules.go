@@ -202,7 +202,8 @@ func changeIsMinor(_ *view, m *Machine) (Decision, bool) {
 // designatedTooLate says why a machine that is designated as init node does not start the cluster: see Elect. It could not join either,
 // since there is no cluster yet.
 func designatedTooLate(v *view, m *Machine) (Decision, bool) {
-	return waitIf(m.Change == ChangeFirst && !v.Bootstrapped && !m.Init && m.ID != "" && m.ID == v.Designated, ReasonWaitingForInitNode,
+	late := m.Etcd && m.Change == ChangeFirst && !v.Bootstrapped && !m.Init && m.ID != "" && m.ID == v.Designated
+	return waitIf(late, ReasonWaitingForInitNode,
 		"Waiting for the first etcd node to start the cluster: it was given the plan for that before this machine was designated as init node")
 }
 
