@@ -48,7 +48,7 @@ func TestCancellationOfAnotherPlanAfterACrash(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.secret.deliver(plan, 3)
-			whole = !w.crash(step)
+			whole = !w.crash(step, false)
 			before := w.ran()
 			w.cancelAnother()
 			w.start()
@@ -65,21 +65,6 @@ func TestCancellationOfAnotherPlanAfterACrash(t *testing.T) {
 			t.Fatalf("failed at effect %d", step)
 		}
 	}
-}
-
-// crash starts an engine and stops the world before an effect. It reports whether there was one, with the machine running again.
-func (w *world) crash(step int) bool {
-	ended := make(chan struct{})
-	w.host.StopAt(step, false, func() { close(ended) })
-	w.start()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-	}
-	w.stop()
-	stopped := w.host.Stopped()
-	w.host.Restart()
-	return stopped
 }
 
 // TestCancelWhileRollingBack stops the world while files are restored, and has the hub cancel the plan, or another one, meanwhile. All
@@ -100,7 +85,7 @@ func TestCancelWhileRollingBack(t *testing.T) {
 					w.before()
 					before := w.outside()
 					w.secret.deliver(changes(true, "ok", "bad"), 1)
-					whole = !w.crash(step)
+					whole = !w.crash(step, false)
 					if r, err := journal.Read(w.host.Files()["/agent/state/"+journal.FileName].Content); err != nil || !r.RollingBack {
 						return
 					}

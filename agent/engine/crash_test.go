@@ -55,16 +55,7 @@ func crashAt(t *testing.T, plan plans.Plan, protocol string, step int, after boo
 	} else {
 		checksum = w.secret.deliverOld(plan, 3)
 	}
-	ended := make(chan struct{})
-	w.host.StopAt(step, after, func() { close(ended) })
-	w.start()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-	}
-	w.stop()
-	stopped := w.host.Stopped()
-	w.host.Restart()
+	stopped := w.crash(step, after)
 	w.start()
 	w.waitAMinute()
 	w.stop()
@@ -217,4 +208,19 @@ func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// crash starts an engine and stops the world before or after an effect. It reports whether there was one, with the machine running again.
+func (w *world) crash(step int, after bool) bool {
+	ended := make(chan struct{})
+	w.host.StopAt(step, after, func() { close(ended) })
+	w.start()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+	}
+	w.stop()
+	stopped := w.host.Stopped()
+	w.host.Restart()
+	return stopped
 }

@@ -151,16 +151,7 @@ func TestCrashWhileRollingBack(t *testing.T) {
 				w.before()
 				before := w.outside()
 				w.secret.deliver(changes(true, "ok", "bad"), 1)
-				ended := make(chan struct{})
-				w.host.StopAt(step, after, func() { close(ended) })
-				w.start()
-				select {
-				case <-ended:
-				case <-time.After(time.Minute):
-				}
-				w.stop()
-				whole = !w.host.Stopped()
-				w.host.Restart()
+				whole = !w.crash(step, after)
 				w.start()
 				w.waitAMinute()
 				w.stop()
