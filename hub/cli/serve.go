@@ -12,13 +12,13 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/gctuner"
 )
 
@@ -76,15 +76,6 @@ func memory() uint64 {
 // manyFiles is how many files a hub should be allowed to have open; the unit of the package and containers allow a million.
 const manyFiles = 65536
 
-// openFiles is how many files the hub may have open; 0 if it is unknown. Go has raised the limit to the most that is allowed.
-func openFiles() uint64 {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
-	}
-	return limit.Cur
-}
-
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
 // that uses it.
 func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err error) {
@@ -98,8 +89,8 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	}
 	logger.Info("Starting hub", "version", Version, "mode", string(mode), "providers", opts.hub.Providers.Names(),
 		"serverURL", opts.hub.Settings.ServerURL)
-	if limit := openFiles(); limit > 0 && limit < manyFiles {
-		logger.Warn("The limit of open files is low: a machine needs one, and a cluster up to 16", "limit", limit, "advised", manyFiles)
+	if limit := connlimit.OpenFiles(); limit < manyFiles {
+		logger.Warn("The limit of open files is low: a machine needs one, and a cluster six", "limit", limit, "advised", manyFiles)
 	}
 	if err := opts.checkListeners(); err != nil {
 		return err
