@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server/capi"
+	"github.com/drover-dev/drover/hub/util/intern"
 	"github.com/drover-dev/drover/hub/util/managedfields"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
@@ -122,7 +123,7 @@ func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server
 // Of Leases only those of the hub's replicas are watched; the nodes of that cluster write theirs all the time.
 func cacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
-		DefaultTransform: managedfields.Trim,
+		DefaultTransform: trimObject,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:      {Transform: trimSecret},
 			&rkev1.ETCDSnapshot{}: {Transform: trimSnapshot},
@@ -134,10 +135,16 @@ func cacheOptions(systemNamespace string) cache.Options {
 	}
 }
 
+func trimObject(in any) (any, error) {
+	intern.Object(in)
+	return managedfields.Trim(in)
+}
+
 func trimSecret(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		object.SetManagedFields(nil)
 	}
+	intern.Object(in)
 	if s, ok := in.(*corev1.Secret); ok && contentRead(s) {
 		plansecrets.HoldOnce(s)
 	} else if ok {
@@ -156,6 +163,7 @@ func trimSnapshot(in any) (any, error) {
 	if s, ok := in.(*rkev1.ETCDSnapshot); ok {
 		s.ManagedFields, s.SnapshotFile.Metadata = nil, ""
 	}
+	intern.Object(in)
 	return in, nil
 }
 

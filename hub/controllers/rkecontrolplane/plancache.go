@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/intern"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -105,6 +106,7 @@ func (c *clusterPlans) of(secret *corev1.Secret) *machinePlan {
 	}
 	m := &machinePlan{resourceVersion: secret.ResourceVersion}
 	m.report, m.reportErr = rollout.ReadReport(secret.Data)
+	intern.Object(&m.report.Delivered)
 	if c != nil && secret.UID != "" && secret.ResourceVersion != "" {
 		c.next[secret.UID] = m
 	}

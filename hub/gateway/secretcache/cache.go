@@ -22,6 +22,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/intern"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -74,6 +75,7 @@ func New(clientset kubernetes.Interface, log logr.Logger) *Cache {
 			secret.ManagedFields = nil
 			secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: secret.Data[corev1.ServiceAccountTokenKey]}
 		}
+		intern.Object(in)
 		return in, nil
 	})
 	c.notifyOn(c.accountTokens, func(secret *corev1.Secret) string { return accountTopic(accountOf(secret)) })

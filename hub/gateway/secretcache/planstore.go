@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/intern"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
 )
@@ -167,6 +168,8 @@ func (p *PlanStore) put(key types.NamespacedName, secret *corev1.Secret, version
 		return
 	}
 	kept := forMachines(secret)
+	intern.Object(kept)
+	plansecrets.HoldOnce(kept)
 	since := version
 	if exists && sameForReport(old.secret, kept) {
 		since = old.since
@@ -311,12 +314,11 @@ func (p *PlanStore) Progress() <-chan struct{} {
 
 // forMachines is a copy of a Secret as machines get it: managed fields are of no use to them, and often larger than the rest. It must keep
 // all else, since the gateway writes it back with a machine's report; the API server keeps managed fields that an update does not have.
-// The data are those of the Secret itself, in which an applied plan takes no memory of its own from now on.
+// The data are those of the Secret, which others may be reading.
 func forMachines(secret *corev1.Secret) *corev1.Secret {
 	out := *secret
 	out.ManagedFields = nil
 	out.APIVersion, out.Kind = "v1", "Secret"
-	plansecrets.HoldOnce(&out)
 	return &out
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/intern"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -348,5 +349,47 @@ func TestHoldsPlanOnce(t *testing.T) {
 	held, _ := p.Get(planKey)
 	if &held.Data[plans.KeyPlan][0] != &held.Data[plans.KeyAppliedPlan][0] {
 		t.Error("it is held twice")
+	}
+}
+
+// TestRemovedByList: a Secret that is removed since a list does not have it is read by watchers meanwhile, and not written to: the runtime
+// ends a process that writes to a map which is being read.
+func TestRemovedByList(t *testing.T) {
+	p := NewPlanStore()
+	for version := 1; version <= 2_000; version += 2 {
+		secret := planAt(strconv.Itoa(version), "1")
+		secret.Data = map[string][]byte{plans.KeyPlan: []byte("plan"), plans.KeyAppliedPlan: []byte("plan")}
+		must(t, p.Observe(secret))
+		kept, _ := p.Get(planKey)
+		reading, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range 200 {
+				if i == 20 {
+					close(reading)
+				}
+				for range kept.Data {
+				}
+			}
+		}()
+		<-reading
+		must(t, p.Replace(nil, strconv.Itoa(version+1)))
+		<-done
+	}
+}
+
+// TestHeldOnce: the store and another cache have the content of a Secret in memory once.
+func TestHeldOnce(t *testing.T) {
+	other := &corev1.Secret{Data: map[string][]byte{plans.KeyPlan: []byte("held once")}}
+	intern.Object(other)
+	p := NewPlanStore()
+	secret := planAt("1", "1")
+	secret.Data = map[string][]byte{plans.KeyPlan: []byte("held once"), plans.KeyAppliedPlan: []byte("held once")}
+	must(t, p.Observe(secret))
+	kept, _ := p.Get(planKey)
+	for _, key := range []string{plans.KeyPlan, plans.KeyAppliedPlan} {
+		if &kept.Data[key][0] != &other.Data[plans.KeyPlan][0] {
+			t.Errorf("%s is in memory twice", key)
+		}
 	}
 }

@@ -5,8 +5,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/util/intern"
 )
+
+// cacheOptions are those of the caches of clusters. Of Nodes these do not have the images: a kubelet reports fifty, which are more than all
+// else of a Node, and no controller reads them.
+func cacheOptions() clustercache.CacheOptions {
+	options := setup.ClusterCacheCacheOptions()
+	strip := options.DefaultTransform
+	options.DefaultTransform = func(in any) (any, error) {
+		if node, ok := in.(*corev1.Node); ok {
+			node.Status.Images = nil
+		}
+		intern.Object(in)
+		return strip(in)
+	}
+	return options
+}
 
 // nodesByIndex is the ClusterCache of the Machine controller. Upstream's finds the Node of a Machine by the index of provider IDs, and
 // where that has none it looks at a copy of each Node of the cluster, in case that there is no index: for as long as Machines wait for

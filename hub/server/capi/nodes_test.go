@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -17,7 +17,7 @@ import (
 // TestNodesByIndex: a Node is found by the index, which the caches have, and the Machine controller gets no list of all Nodes.
 func TestNodesByIndex(t *testing.T) {
 	hasField := func(i clustercache.CacheOptionsIndex) bool { return i.Field == clustercache.NodeProviderIDIndex.Field }
-	if !slices.ContainsFunc(setup.ClusterCacheCacheOptions().Indexes, hasField) {
+	if !slices.ContainsFunc(cacheOptions().Indexes, hasField) {
 		t.Fatal("caches have no index of provider IDs, so that all Nodes have to be looked at")
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "k3s://n"}}
@@ -42,5 +42,25 @@ func TestNodesByIndex(t *testing.T) {
 	}
 	if _, err := (nodesByIndex{clustercache.NewFakeClusterCache(remote, key)}).GetClient(t.Context(), client.ObjectKey{}); err == nil {
 		t.Error("a cluster without a connection has a client")
+	}
+}
+
+// TestNodesInCaches: the caches of clusters hold no images of Nodes and no managed fields, and all else.
+func TestNodesInCaches(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "k3s"}}},
+		Status: corev1.NodeStatus{
+			Images:     []corev1.ContainerImage{{Names: []string{"rancher/mirrored-pause:3.6"}}},
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}},
+		},
+	}
+	want := node.DeepCopy()
+	want.ManagedFields, want.Status.Images = nil, nil
+	if _, err := cacheOptions().DefaultTransform(node); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, node); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -75,7 +75,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			}).SetupWithManager(ctx, machineSetManager{mgr}, options)
 		}},
 		{"MachineDeployment", func() error {
-			return (&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr,
+			return (&machinedeployment.Reconciler{Client: newMachineDeploymentClient(c), APIReader: reader}).SetupWithManager(ctx, mgr,
 				paced(50, pace.MachineDeployments(cached), pace.EachComingUp))
 		}},
 		{"MachinePool", func() error {

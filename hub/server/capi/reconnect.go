@@ -22,6 +22,12 @@ import (
 type Connections struct {
 	clustercache.ClusterCache
 	reconnector *reconnector
+	handlers    eventHandlers
+}
+
+// Watch implements clustercache.ClusterCache.
+func (c *Connections) Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error {
+	return c.ClusterCache.Watch(ctx, cluster, c.handlers.watcher(watcher))
 }
 
 // Reconnect gives up the connection to a cluster, if there is one, and makes a new one at once. Without it a kubeconfig that leads
@@ -100,7 +106,7 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	const qps, burst = 20, 30 // per workload cluster, as upstream has it
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: proxy.Reader(secrets),
-		Cache:        setup.ClusterCacheCacheOptions(),
+		Cache:        cacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
 
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool {

@@ -24,7 +24,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	serviceaccounts "k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/serviceaccount"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/drover-dev/drover/hub/util/intern"
 )
 
 const (
@@ -64,7 +65,7 @@ func startControllers(
 	if err != nil {
 		return nil, err
 	}
-	trimmed := informers.WithTransform(cache.TransformStripManagedFields())
+	trimmed := informers.WithTransform(trimObject)
 	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, trimmed)
 	tokens := informers.NewSharedInformerFactoryWithOptions(client, resync, trimmed, informers.WithTweakListOptions(tokensOnly))
 
@@ -202,15 +203,23 @@ func (f metadataOnly) ForResource(resource schema.GroupVersionResource) (informe
 	return f.SharedInformerFactory.ForResource(resource), nil
 }
 
+// trimObject is the transform of informers: it drops managed fields, which no controller here reads.
+func trimObject(in any) (any, error) {
+	if object, err := meta.Accessor(in); err == nil {
+		object.SetManagedFields(nil)
+	}
+	intern.Object(in)
+	return in, nil
+}
+
 // ownersOnly drops what the garbage collector does not read of an object. It has the metadata of all objects, so that labels and
 // annotations would be most of its memory.
 func ownersOnly(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
-		object.SetManagedFields(nil)
 		object.SetLabels(nil)
 		object.SetAnnotations(nil)
 	}
-	return in, nil
+	return trimObject(in)
 }
 
 func named(config *rest.Config, name string) *rest.Config {

@@ -33,6 +33,7 @@ func (g *tokenGetter) from(factory informers.SharedInformerFactory) serviceaccou
 		return coreinformers.NewFilteredSecretInformer(client, metav1.NamespaceAll, resync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, tokensOnly)
 	})
+	_ = secrets.SetTransform(tokenAlone) // fails only when the informer runs already
 	g.accounts, g.secrets = factory.Core().V1().ServiceAccounts().Lister(), v1.NewSecretLister(secrets.GetIndexer())
 	return g
 }
@@ -40,6 +41,14 @@ func (g *tokenGetter) from(factory informers.SharedInformerFactory) serviceaccou
 // tokensOnly selects Secrets with tokens of ServiceAccounts.
 func tokensOnly(o *metav1.ListOptions) {
 	o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
+}
+
+// tokenAlone drops what else is in a Secret with a token: the certificate of the authority is as long as the token.
+func tokenAlone(in any) (any, error) {
+	if secret, ok := in.(*corev1.Secret); ok {
+		secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: secret.Data[corev1.ServiceAccountTokenKey]}
+	}
+	return trimObject(in)
 }
 
 // GetServiceAccount implements serviceaccount.ServiceAccountTokenGetter.

@@ -14,11 +14,24 @@ const (
 	beforeFirstApply = "before-first-apply"
 	topology         = "capi-topology"
 	machineSets      = "capi-machineset"
+	// trimmedManager is the manager of what takes the place of entries.
+	trimmedManager = "trimmed"
 )
 
-// Trim drops which fields each manager owns, a third of an object in memory and more, and keeps who has managed it: objects without any
-// entry are repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole. It is a
-// cache.TransformFunc of client-go, and returns its argument, and never an error.
+// What an object has after Trim instead of its entries, shared by all. Copies of objects have a copy.
+var (
+	trimmedEntries = []metav1.ManagedFieldsEntry{{
+		Manager: trimmedManager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
+	}}
+	trimmedUnstructured = []any{map[string]any{
+		"manager": trimmedManager, "operation": string(metav1.ManagedFieldsOperationUpdate), "fieldsType": "FieldsV1",
+		"fieldsV1": map[string]any{},
+	}}
+)
+
+// Trim replaces the entries of an object, a third of it in memory and more, by a single one that says nothing: objects without any are
+// repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole. It is a cache.TransformFunc
+// of client-go, and returns its argument, and never an error.
 //
 // What is trimmed must not be sent to the API server as an update, nor compared for a patch with what is not: the server would take what is
 // left for what the managers own.
@@ -37,16 +50,15 @@ func Trim(in any) (any, error) {
 			return in, nil
 		}
 	}
-	for i := range entries {
-		entries[i].FieldsV1 = metav1.NewFieldsV1("{}")
+	if len(entries) > 0 {
+		object.SetManagedFields(trimmedEntries)
 	}
-	object.SetManagedFields(entries)
 	return in, nil
 }
 
 func trimUnstructured(object *unstructured.Unstructured) {
-	found, _, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", "managedFields") // fails where there is no metadata
-	entries, _ := found.([]any)
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
 	for _, entry := range entries {
 		fields, ok := entry.(map[string]any)
 		manager := fields["manager"]
@@ -54,8 +66,8 @@ func trimUnstructured(object *unstructured.Unstructured) {
 			return
 		}
 	}
-	for _, entry := range entries {
-		entry.(map[string]any)["fieldsV1"] = map[string]any{}
+	if len(entries) > 0 {
+		metadata["managedFields"] = trimmedUnstructured
 	}
 }
 

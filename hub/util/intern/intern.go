@@ -1,0 +1,143 @@
+// Package intern has equal strings of objects that are kept in memory share their bytes. Each object that a client decodes has all its
+// strings for its own, and most of them say what those of many other objects say: keys of labels, reasons of conditions, names of owners.
+package intern
+
+import (
+	"bytes"
+	"hash/maphash"
+	"reflect"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	// maxStrings is how many strings are known at a time: a new one takes the place of another. It is a power of two.
+	maxStrings = 1 << 14
+	// longestString is how many bytes a string may have to be known. Longer ones are rarely equal, and those known stay in memory.
+	longestString = 128
+	// maxSlices and longestSlice are the same for the content of Secrets, which several caches get at the same time.
+	maxSlices    = 1 << 9
+	longestSlice = 16 << 10
+	// managedFields are left out: most objects are kept without.
+	managedFields = "managedFields"
+)
+
+// known is a string, and the same in an interface, which would need memory of its own each time.
+type known struct {
+	text  string
+	boxed any
+}
+
+var (
+	seed     = maphash.MakeSeed()
+	strings  [maxStrings]atomic.Pointer[known]
+	slices   [maxSlices]atomic.Pointer[[]byte]
+	managers = reflect.TypeFor[[]metav1.ManagedFieldsEntry]()
+)
+
+// Object replaces the strings of an object, and the content of a Secret, by equal ones that were seen before. It takes a pointer to a typed
+// object or an unstructured one, which nobody else may use meanwhile; what else there is in an object, and anything else, stays as it is.
+func Object(object any) {
+	if u, ok := object.(runtime.Unstructured); ok {
+		untyped(u.UnstructuredContent())
+		return
+	}
+	typed(reflect.ValueOf(object))
+}
+
+// typed replaces the strings of a value, where they can be set.
+func typed(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(text(v.String()))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			typed(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() {
+				typed(field)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 || v.Type() == managers {
+			return
+		}
+		for i := range v.Len() {
+			typed(v.Index(i))
+		}
+	case reflect.Map:
+		typedMap(v)
+	}
+}
+
+// typedMap does the same for labels, annotations, and the content of Secrets and ConfigMaps. A map takes the new key in the place of one
+// that is equal.
+func typedMap(v reflect.Value) {
+	switch m := v.Interface().(type) {
+	case map[string]string:
+		for key, value := range m {
+			m[text(key)] = text(value)
+		}
+	case map[string][]byte:
+		for key, value := range m {
+			m[text(key)] = content(value)
+		}
+	}
+}
+
+// untyped replaces the strings of what JSON was decoded to, and returns what takes its place.
+func untyped(value any) any {
+	switch v := value.(type) {
+	case string:
+		if v != "" && len(v) <= longestString {
+			return find(v).boxed
+		}
+	case []any:
+		for i := range v {
+			v[i] = untyped(v[i])
+		}
+	case map[string]any:
+		for key, element := range v {
+			if key != managedFields {
+				v[text(key)] = untyped(element)
+			}
+		}
+	}
+	return value
+}
+
+func text(s string) string {
+	if s == "" || len(s) > longestString {
+		return s
+	}
+	return find(s).text
+}
+
+func find(s string) *known {
+	slot := &strings[maphash.String(seed, s)%maxStrings]
+	if found := slot.Load(); found != nil && found.text == s {
+		return found
+	}
+	found := &known{s, s}
+	slot.Store(found)
+	return found
+}
+
+func content(b []byte) []byte {
+	if len(b) == 0 || len(b) > longestSlice {
+		return b
+	}
+	slot := &slices[maphash.Bytes(seed, b)%maxSlices]
+	if found := slot.Load(); found != nil && bytes.Equal(*found, b) {
+		return *found
+	}
+	b = b[:len(b):len(b)]
+	slot.Store(&b)
+	return b
+}
