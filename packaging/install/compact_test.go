@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCompactScript: the short script does what the long one does, to the byte, and fits with its document into 16 KiB of user data.
+// TestCompactScript: the short script installs what the long one does, to the byte, and fits with its document into 16 KiB of user data.
 func TestCompactScript(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	vars := []Var{{VarServer, hub.URL}, {VarCAChecksum, digest(string(hub.ca()))}, {"MY_VAR", "one\n# no comment"}}
@@ -25,6 +25,9 @@ func TestCompactScript(t *testing.T) {
 	}
 	if !strings.Contains(string(short), "one\n# no comment") {
 		t.Error("a value of a variable was changed")
+	}
+	if strings.Contains(string(short), "Usage:") {
+		t.Error("the help text is left")
 	}
 	if len(short) > len(long)*9/10 {
 		t.Errorf("%d of %d bytes are left", len(short), len(long))

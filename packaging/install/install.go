@@ -52,7 +52,7 @@ var (
 // Script returns the install script with vars set at its beginning. It fails for invalid names of shell variables and for values with NUL.
 func Script(vars ...Var) ([]byte, error) { return withVars(compose(), vars) }
 
-// CompactScript is Script without comments, for user data, which some clouds limit to 16 KiB.
+// CompactScript is Script without comments and help, for user data, which some clouds limit to 16 KiB.
 func CompactScript(vars ...Var) ([]byte, error) { return withVars(compactScript(), vars) }
 
 // compactScript is the script without variables, which is the same for all machines.
@@ -107,16 +107,21 @@ func compose() string {
 	})
 }
 
-// compact removes the comments of the script, but not those in its here-documents. The script has no quoted text of several lines.
+// helpWord ends the here-document with the help text.
+const helpWord = "USAGE"
+
+// compact removes the help text, and the comments of the script, but not those in its other here-documents. The script has no quoted text of
+// several lines.
 func compact(script string) string {
 	var kept []string
 	end := ""
 	for i, line := range strings.Split(script, "\n") {
 		switch start := hereDocument.FindStringSubmatch(line); {
+		case line == end:
+			end = ""
+		case end == helpWord:
+			continue
 		case end != "":
-			if line == end {
-				end = ""
-			}
 		case i > 0 && strings.HasPrefix(strings.TrimSpace(line), "#"):
 			continue
 		case start != nil:

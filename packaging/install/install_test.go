@@ -88,8 +88,9 @@ func TestInstallsAndRegisters(t *testing.T) {
 		!strings.Contains(env, "CATTLE_AGENT_STRICT_VERIFY=\"true\"\n") {
 		t.Errorf("environment file:\n%s", env)
 	}
-	// Nothing is started before it is on the disk, and the identity is there before the hub hears of it.
+	// Nothing is replaced or started before it is on the disk, and the identity is there before the hub hears of it.
 	wantCalls := `systemctl is-system-running
+sync
 sync
 systemctl is-active --quiet rancher-system-agent
 systemctl daemon-reload
@@ -271,6 +272,43 @@ func TestRetries(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"sleep 2", "sleep 4", "sleep 7"}, sleeps); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+// TestClockIsBehind: at boot the hub's certificate may not be valid yet by the clock of the machine.
+func TestClockIsBehind(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	m.stub("curl", `case $* in */healthz)
+	if [ "$(grep -c "^sleep" "$ROOT/calls")" -lt 2 ]; then
+		echo "curl: (60) SSL certificate problem: certificate is not yet valid" >&2
+		exit 60
+	fi ;;
+esac
+exec `+realProgram(t, "curl")+` "$@"`)
+	out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+	if !ok || strings.Count(out, "certificate is not yet valid; the clock of this machine is at ") != 2 {
+		t.Errorf("The script does not wait for the clock, or says nothing: %s", out)
+	}
+}
+
+// TestEndlessAnswer has a server that nobody has verified yet, and that sends more than fits on a disk.
+func TestEndlessAnswer(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	script := hub.script(t)
+	sent := 0
+	hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for block := make([]byte, 64<<10); sent < 64<<20; sent += len(block) {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	out, ok := m.run(script, nil, "--token", "secret", "--worker")
+	if ok || !strings.Contains(out, "or the answer too large?") {
+		t.Errorf("The script reads all of it: %s", out)
+	}
+	if left := m.installed(); len(left) > 0 {
+		t.Errorf("left on the machine: %v", left)
 	}
 }
 

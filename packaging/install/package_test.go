@@ -97,6 +97,7 @@ func TestPackageReplacesScript(t *testing.T) {
 		t.Error("The machine has another identity or connection")
 	}
 	want := `systemctl is-system-running
+sync
 systemctl is-active --quiet rancher-system-agent
 systemctl disable rancher-system-agent
 systemctl daemon-reload

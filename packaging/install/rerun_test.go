@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,6 +158,8 @@ func TestUninstall(t *testing.T) {
 	if _, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
 		t.Fatal("The installation fails")
 	}
+	// A run of the install script was killed.
+	m.write("usr/local/bin/.system-agent-install.abcdef/register.conf", "secret", 0o600)
 	// The script finds the folders by what the installation wrote down.
 	var env []string
 	for _, e := range m.env {
@@ -254,4 +257,76 @@ func TestOthersWriteTheirNames(t *testing.T) {
 	}
 	install()
 	overwrite("after links were replaced")
+}
+
+// TestOneRunAtATime: a run beside another one changes nothing. The run after a killed one removes what that has left.
+func TestOneRunAtATime(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	const killed = "usr/local/bin/.system-agent-install.abcdef/register.conf"
+	m.write(killed, "secret", 0o600)
+	bin, err := os.Open(m.path("usr/local/bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bin.Close()
+	if err := syscall.Flock(int(bin.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--token", "secret", "--worker"}
+	if out, ok := m.run(hub.script(t), nil, args...); ok || !strings.Contains(out, "already runs on this machine") {
+		t.Errorf("beside another run: %s", out)
+	}
+	if diff := cmp.Diff([]string{killed}, m.files()); diff != "" || len(hub.requested("/v3/connect/agent")) > 0 {
+		t.Errorf("it registers the machine, or leaves files (-want +got):\n%s", diff)
+	}
+	if err := syscall.Flock(int(bin.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := m.run(hub.script(t), nil, args...); !ok || m.read(killed) != "" {
+		t.Errorf("after it: the script succeeds: %t, and leaves %q of the killed run", ok, m.read(killed))
+	}
+}
+
+// TestFullDisk: a file that does not fit leaves the installation as it was, without a part of any file.
+func TestFullDisk(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	args := []string{"--token", "secret", "--worker"}
+	if _, ok := m.run(hub.script(t), nil, args...); !ok {
+		t.Fatal("The first run fails")
+	}
+	before := m.installed()
+	hub.publish("system-agent-amd64", agentBinary+"# newer\n")
+	cp := realProgram(t, "cp")
+	m.stub("cp", `case $2 in */config.yaml.new) echo part >"$2" && exit 1 ;; esac; exec `+cp+` "$@"`)
+	out, ok := m.run(hub.script(t), []string{"CATTLE_PRESERVE_WORKDIR=true"}, args...)
+	if ok || !strings.Contains(out, "Cannot write "+m.path("etc/rancher/agent/config.yaml")) {
+		t.Errorf("The script succeeds or says something else: %s", out)
+	}
+	if diff := cmp.Diff(before, m.installed(), cmpSorted); diff != "" {
+		t.Errorf("installed files (-before +after):\n%s", diff)
+	}
+	if m.read("usr/local/bin/system-agent") != agentBinary || strings.Contains(m.read("calls"), "restart") {
+		t.Error("The agent was replaced or restarted")
+	}
+	m.stub("cp", "exec "+cp+` "$@"`)
+	if _, ok := m.run(hub.script(t), nil, args...); !ok || m.read("usr/local/bin/system-agent") == agentBinary {
+		t.Error("The next run does not replace the agent")
+	}
+}
+
+// TestDocumentMark has a configuration with the marks of a YAML document. The agent reads the first document only, so that all keys have to
+// be in it.
+func TestDocumentMark(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	const tunnel = "tunnel:\n  enabled: true\n  allow:\n  - 127.0.0.1:22\n"
+	m.write("etc/rancher/agent/config.yaml", "--- # by hand\nremoteEnabled: true\n"+tunnel+"...\n", 0o600)
+	for _, run := range []string{"first", "second"} {
+		if _, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
+			t.Fatalf("The %s run fails", run)
+		}
+		config := m.read("etc/rancher/agent/config.yaml")
+		if !strings.HasSuffix(config, "\n"+tunnel) || regexp.MustCompile(`(?m)^(---|\.\.\.)`).MatchString(config) {
+			t.Errorf("after the %s run:\n%s", run, config)
+		}
+	}
 }

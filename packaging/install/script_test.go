@@ -52,6 +52,21 @@ func TestScriptVars(t *testing.T) {
 	}
 }
 
+// TestMetadataPastTheProxy: a proxy in the same cloud would get its own address. The public address is requested in the internet.
+func TestMetadataPastTheProxy(t *testing.T) {
+	for _, keyword := range keywords {
+		m := newMachine(t)
+		m.stub("curl", `case "$*" in *"--noproxy *"*) echo direct ;; *) echo proxied ;; esac`)
+		want := "direct"
+		if keyword == "ipify" {
+			want = "proxied"
+		}
+		if got := eval(t, m, []string{"KEYWORD=" + keyword}, `resolve_address "$KEYWORD"`); got != want {
+			t.Errorf("%s: got %q, want %q", keyword, got, want)
+		}
+	}
+}
+
 func FuzzQuote(f *testing.F) {
 	for _, seed := range []string{"", "'", "a b", "$(id)", "\n", "'\\''"} {
 		f.Add(seed)

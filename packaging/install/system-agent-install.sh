@@ -183,9 +183,19 @@ make_dir() {
 	made_dirs="$2 $made_dirs"
 }
 
+# lock_machine refuses a second run beside this one: both would write the same files, and might generate an identity each. The lock ends
+# with this process. With it, the directories of runs that were killed are of no use; they hold the agent and a registration token.
+lock_machine() {
+	have flock || return 0
+	exec 9<"$bin_dir"
+	flock -n 9 || fail "This script already runs on this machine: wait until that run ends, or end it"
+	for folder in "$bin_dir"/.system-agent-install.*; do [ "$folder" = "$work" ] || rm -rf "$folder"; done
+}
+
 work='' interlock='' finished=''
 cleanup() {
 	[ -z "$work" ] || rm -rf "$work"
+	for file in $new_files; do rm -f "$file"; done
 	[ -z "$interlock" ] || rm -f "$interlock/restart-pending"
 	# Directories that are not empty stay.
 	[ -n "$finished" ] || for folder in ${made_dirs:-}; do rmdir "$folder" 2>/dev/null || :; done
@@ -209,6 +219,7 @@ main() {
 	trap cleanup EXIT
 	trap 'exit 130' HUP INT TERM
 	make_work_dir
+	lock_machine
 	connection='' ca_file='' uncertain=''
 	if [ -n "$server" ] && is_true "$remote"; then
 		verify_ca

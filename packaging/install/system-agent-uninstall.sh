@@ -128,6 +128,8 @@ main() {
 		remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
 		remove_file "$prefix/bin/system-agent-uninstall.sh"
 		remove_dir "$prefix/bin/system-agent-versions"
+		# Of runs of the install script that were killed.
+		for folder in "$prefix"/bin/.system-agent-install.*; do remove_dir "$folder"; done
 	fi
 	remove_file "$unit_dir/$SERVICE.service.d/10-directories.conf"
 	rmdir "$unit_dir/$SERVICE.service.d" 2>/dev/null || :

@@ -109,8 +109,8 @@ CONFIG
 	fi
 	optional planSignatures set "$(plan_signatures)"
 	optional metricsAddress "${CATTLE_AGENT_METRICS_ADDRESS+set}" "${CATTLE_AGENT_METRICS_ADDRESS:-}"
-	# Other keys of the operator are kept.
-	[ -z "$old_config" ] || grep -v -E "^($OWN_KEYS):" "$old_config" || :
+	# Other keys of the operator are kept, without the marks of a YAML document: the agent reads the first document only.
+	[ -z "$old_config" ] || grep -v -E "^(($OWN_KEYS):|(---|\.\.\.)([[:space:]]|\$))" "$old_config" || :
 }
 
 # env_line NAME VALUE prints a line of a systemd environment file.

@@ -19,14 +19,18 @@ for_each_file() {
 changed=
 compare() { same "$2" "$3" || changed=true; }
 
-# put MODE STAGED TARGET replaces TARGET atomically. The temporary file is beside it, since a rename works within one file system only.
+# stage MODE STAGED TARGET copies STAGED to TARGET.new, since a rename works within one file system only, unless TARGET is the same.
+new_files=
+stage() {
+	new_files="$new_files $3.new"
+	rm -f "$3.new"
+	if ! same "$2" "$3" && ! { cp "$2" "$3.new" && chmod "$1" "$3.new"; }; then fail "Cannot write $3"; fi
+}
+
+# put MODE STAGED TARGET replaces TARGET atomically.
 put() {
-	if ! same "$2" "$3"; then
-		rm -f "$3.new"
-		if ! cp "$2" "$3.new" || ! chmod "$1" "$3.new" || ! mv -f "$3.new" "$3"; then
-			fail "Cannot write $3"
-		fi
-	fi
+	case "$new_files " in *" $3.new "*) ;; *) stage "$@" ;; esac
+	[ ! -e "$3.new" ] || mv -f "$3.new" "$3" || fail "Cannot write $3"
 	chmod "$1" "$3" && chown 0:0 "$3"
 	! have restorecon || restorecon -F "$3" >/dev/null 2>&1 </dev/null || :
 }
@@ -71,7 +75,8 @@ hold_agent() {
 	done
 }
 
-# sync_disk runs before the service starts: after a power cut at that moment, the machine must not boot with half an agent.
+# sync_disk runs before files are replaced and before the service starts: after a power cut at that moment, the machine must not boot with
+# half an agent.
 sync_disk() { sync || fail "Cannot sync the installed files to disk"; }
 
 put_in_place() {
@@ -97,6 +102,9 @@ put_in_place() {
 	done
 	make_dir 0755 "$unit_dir" || fail "Cannot create $unit_dir"
 	[ -z "$packaged" ] || [ ! -s "$work/drop-in" ] || make_dir 0755 "${drop_in%/*}" || fail "Cannot create the directory of $drop_in"
+	# Nothing is replaced before all of it has fit on the disk and is there, for a full disk or a power cut.
+	for_each_file stage
+	sync_disk
 	# cleanup removes any announcement of a restart, since the restart follows now.
 	interlock=$interlock_dir
 	[ -z "$changed" ] || hold_agent

@@ -8,15 +8,27 @@ get() {
 	: >"$file"
 	host=$(host_of "$url") direct=''
 	if excepted "$host"; then direct=$host; fi
-	answer=$(curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
+	# A server that is not verified yet must not fill the disk. The unit is 512 bytes.
+	answer=$(ulimit -f "${answer_blocks:-2048}" 2>/dev/null || :
+		curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
 		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} ${direct:+--noproxy "$direct"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
 	status=${answer%% *} local_ip=${answer#* }
 	debug "GET $url: curl $rc, HTTP $status"
 	case $rc in
 	0) ;;
 	3) fail "$url is not a valid URL" ;;
-	23) fail "Cannot write a file in $work; is the disk full?" ;;
-	60 | 77) fail "The certificate of $url is not trusted ($(one_line <"$work/curl.err")); nothing was installed" ;;
+	23 | 153) fail "Cannot write the answer of $url to $work; is the disk full, or the answer too large?" ;;
+	60 | 77)
+		reason=$(one_line <"$work/curl.err")
+		case $reason in
+		*"not yet valid"* | *"not activated yet"*)
+			# The clock of a machine may be set only after boot.
+			reason="$reason; the clock of this machine is at $(date -u '+%Y-%m-%d %H:%M UTC')"
+			return 1
+			;;
+		esac
+		fail "The certificate of $url is not trusted ($reason); nothing was installed"
+		;;
 	*)
 		reason=$(one_line <"$work/curl.err")
 		# Once connected, the hub may have processed the request.
@@ -52,7 +64,7 @@ retry() {
 verify_ca() {
 	ca_file=
 	[ -n "$ca_checksum" ] || return 0
-	retry "Downloading the CA of $server" get "$server/cacerts" "$work/cacerts.pem" --insecure
+	retry "Downloading the CA of $server" get "$server/cacerts" "$work/cacerts.pem" --insecure --max-time 60
 	[ "$status" = 200 ] || fail "$server/cacerts answers HTTP $status; nothing was installed"
 	actual=$(sha256 "$work/cacerts.pem")
 	[ "$actual" = "$ca_checksum" ] ||
@@ -64,7 +76,7 @@ verify_ca() {
 }
 
 check_hub() {
-	retry "Reaching $server" get "$server/healthz" "$work/healthz"
+	retry "Reaching $server" get "$server/healthz" "$work/healthz" --max-time 60
 	[ "$status" = 200 ] || fail "$server/healthz answers HTTP $status: $(one_line <"$work/healthz"); is this the URL of a hub?"
 	detected_address=$local_ip
 	case $detected_address in 127.* | ::1) detected_address= ;; esac
@@ -99,7 +111,9 @@ fetch_verified() {
 		cp "$4" "$1"
 	else
 		info "Downloading $2"
+		answer_blocks=1048576
 		download "$2" "$1"
+		answer_blocks=
 	fi
 	actual=$(sha256 "$1")
 	[ "$actual" = "$wanted" ] || fail "$2 has the checksum $actual instead of $wanted; nothing was installed"

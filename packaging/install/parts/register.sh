@@ -1,7 +1,8 @@
 # How this machine gets its identity and registers.
 
-# metadata URL [curl options] requests a cloud's metadata service.
-metadata() { curl -q -sSf --max-time 20 "$@" 2>/dev/null </dev/null; }
+# metadata URL [curl options] requests a cloud's metadata service, never through a proxy: that would get its own address.
+metadata() { ask "$@" --noproxy '*'; }
+ask() { curl -q -sSf --max-time 20 "$@" 2>/dev/null </dev/null; }
 
 # resolve_address VALUE prints VALUE, or the address of the interface or cloud service it names.
 resolve_address() {
@@ -24,7 +25,7 @@ resolve_address() {
 	gceexternal) found=$(metadata "$gce/access-configs/0/external-ip" -H 'Metadata-Flavor: Google' || :) ;;
 	packetlocal) found=$(metadata "$packet/local-ipv4" || :) ;;
 	packetpublic) found=$(metadata "$packet/public-ipv4" || :) ;;
-	ipify) found=$(metadata https://api.ipify.org || :) ;;
+	ipify) found=$(ask https://api.ipify.org || :) ;;
 	*)
 		found=$1
 		if [ -n "$1" ] && [ -d "/sys/class/net/$1" ]; then
