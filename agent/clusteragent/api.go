@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	idleTimeout     = 10 * time.Minute
 	maxHeaderBytes  = 256 << 10
 	copyBufferBytes = 32 << 10
+	// receiveBufferBytes is how much of a response of the Kubernetes API is received that is not read yet. A user may have more than a
+	// thousand, and read none of them; by default each would take 4 MiB.
+	receiveBufferBytes = 256 << 10
 )
 
 // api is the server that the hub dials: it forwards requests to the Kubernetes API with the agent's own credential, impersonating a user
@@ -57,7 +61,7 @@ func newAPI(kubernetes *rest.Config, allowedGroups []string, log *slog.Logger) (
 	// What has no length, such as watches and logs, is passed on at once without a FlushInterval too.
 	a.proxy = &httputil.ReverseProxy{
 		Transport: transport, BufferPool: bufferPool{}, ErrorLog: debugLog, ErrorHandler: a.unreachable,
-		Rewrite: func(r *httputil.ProxyRequest) { forward(r, target) },
+		Rewrite: func(r *httputil.ProxyRequest) { forward(r, target) }, ModifyResponse: checkProtocol,
 	}
 	a.server = &http.Server{Handler: a, ErrorLog: debugLog,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
@@ -137,6 +141,16 @@ func (a *api) drain(timeout time.Duration) {
 	}
 }
 
+// checkProtocol returns an error for a response that switches to another protocol than the one that was requested, which any Pod behind the
+// API can send. ReverseProxy refuses it as well, but leaves the connection to the API open.
+func checkProtocol(response *http.Response) error {
+	requested, got := response.Request.Header.Get("Upgrade"), response.Header.Get("Upgrade")
+	if response.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(requested, got) {
+		return fmt.Errorf("it switched to protocol %.50q, and %.50q was requested", got, requested)
+	}
+	return nil
+}
+
 // unreachable responds if the Kubernetes API does not.
 func (a *api) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil || errors.Is(err, context.Canceled) {
@@ -157,10 +171,28 @@ func newTransports(kubernetes *rest.Config) (transports, error) {
 	if t.requests, err = rest.TransportFor(kubernetes); err != nil {
 		return t, err
 	}
+	limitBuffers(t.requests)
 	upgrading := rest.CopyConfig(kubernetes)
 	upgrading.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	t.upgrades, err = rest.TransportFor(upgrading)
 	return t, err
+}
+
+// limitBuffers sets receiveBufferBytes in a transport of client-go, before its first request.
+func limitBuffers(transport http.RoundTripper) {
+	for {
+		switch t := transport.(type) {
+		case interface{ WrappedRoundTripper() http.RoundTripper }:
+			transport = t.WrappedRoundTripper()
+		case *http.Transport:
+			if t != http.DefaultTransport {
+				t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBufferBytes}
+			}
+			return
+		default:
+			return
+		}
+	}
 }
 
 // RoundTrip implements http.RoundTripper.

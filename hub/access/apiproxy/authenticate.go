@@ -24,7 +24,7 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 		if ok {
 			c := callOf(r)
 			c.user, c.audience = answer.User, answer.Audiences
-			userauth.Trust(r.Context(), answer.User)
+			userauth.Trust(r.Context(), answer.User, answer.Audiences...)
 			dropCredentials(r.Header)
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), answer.User)))
 			return

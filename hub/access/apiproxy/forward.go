@@ -3,6 +3,7 @@ package apiproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
 	"net/http/httputil"
@@ -80,11 +81,32 @@ func (h *Handler) answered(answer *http.Response) error {
 	if !c.fromPeer {
 		answer.Header.Del(auditIDHeader) // the client has it from the hub
 	}
+	if err := checkAnswer(answer); err != nil {
+		return err
+	}
 	if err := c.rewriteLocation(answer); err != nil {
 		return err
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return c.count(answer)
+	}
+	return nil
+}
+
+// answerError is returned for an answer that HTTP does not allow.
+type answerError struct{ problem string }
+
+func (e *answerError) Error() string { return e.problem }
+
+// checkAnswer refuses what httputil.ReverseProxy does not handle: it panics on a code below 100, and does not close the connection on which
+// a server has switched to another protocol than the one that was requested.
+func checkAnswer(answer *http.Response) error {
+	requested, got := answer.Request.Header.Get("Upgrade"), answer.Header.Get("Upgrade")
+	switch code := answer.StatusCode; {
+	case code < http.StatusContinue:
+		return &answerError{fmt.Sprintf("its code is %d", code)}
+	case code == http.StatusSwitchingProtocols && !strings.EqualFold(requested, got):
+		return &answerError{fmt.Sprintf("it switches to the protocol %.50q, and %.50q was requested", got, requested)}
 	}
 	return nil
 }
@@ -102,7 +124,10 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var absent *tunnel.NoSessionError
 	var lost *replicas.LostError
 	var redirect *redirectError
+	var invalid *answerError
 	switch {
+	case errors.As(err, &invalid):
+		writeError(w, r, statusError(http.StatusBadGateway, "", "the answer of cluster %s is invalid: %v", c.cluster, invalid))
 	case errors.As(err, &redirect):
 		writeError(w, r, statusError(http.StatusBadGateway, "", "cluster %s was asked and %v, which the hub does not pass on: "+
 			"a client would send its credential there; ask for that address directly if you trust it", c.cluster, redirect))

@@ -196,6 +196,49 @@ func TestNoResponse(t *testing.T) {
 	}
 }
 
+// TestInvalidAnswer checks what a client gets of an answer that HTTP does not allow, and that its connection is closed.
+func TestInvalidAnswer(t *testing.T) {
+	const other = "101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n"
+	for _, test := range []struct {
+		name, answer, query string
+		header              []string
+	}{
+		{"another protocol than the requested one", other, "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}},
+		{"a protocol for a watch", other, "?watch=1", nil},
+		{"a protocol for an ordinary request", other, "", nil},
+		{"a code below 100", "099 Odd\r\nConnection: close\r\nContent-Length: 0\r\n", "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			closed := make(chan struct{})
+			w := newEnv(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				conn, buffered, err := http.NewResponseController(rw).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				_, _ = io.WriteString(conn, "HTTP/1.1 "+test.answer+"\r\n")
+				_, _ = io.Copy(io.Discard, buffered)
+				close(closed)
+			}))
+			r := w.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/pods"+test.query, "is-jane", test.header...)
+			response, err := w.client(false).Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 502 || !strings.Contains(string(body), "is invalid") {
+				t.Errorf("%s: %s, %v", response.Status, body, err)
+			}
+			select {
+			case <-closed:
+			case <-time.After(10 * time.Second):
+				t.Error("the connection to the cluster is kept")
+			}
+		})
+	}
+}
+
 // TestTruncatedResponse checks that a truncated response is an error for the client.
 func TestTruncatedResponse(t *testing.T) {
 	for _, http2 := range []bool{true, false} {

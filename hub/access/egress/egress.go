@@ -138,7 +138,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What the client has sent before it was answered.
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if _, err := server.Write(ahead); err == nil {
-		join(client, server)
+		join(client, server, stallTimeout)
 	}
 	_, _ = client.Close(), server.Close()
 }

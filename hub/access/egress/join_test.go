@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // connected returns the two ends of a connection.
@@ -32,13 +34,13 @@ func connected(t *testing.T) (near, far *net.TCPConn) {
 }
 
 // joinedEnds returns the ends of two connections that are joined, and what is closed when they are no more.
-func joinedEnds(t *testing.T) (client, server *net.TCPConn, ended <-chan struct{}) {
+func joinedEnds(t *testing.T, stall time.Duration) (client, server *net.TCPConn, ended <-chan struct{}) {
 	t.Helper()
 	client, clientSide := connected(t)
 	serverSide, server := connected(t)
 	joined := make(chan struct{})
 	go func() {
-		join(clientSide, serverSide)
+		join(clientSide, serverSide, stall)
 		close(joined)
 	}()
 	return client, server, joined
@@ -64,7 +66,7 @@ func pipes(t *testing.T) int {
 // the other; and a connection has no pipe for itself.
 func TestJoin(t *testing.T) {
 	before := pipes(t)
-	client, server, joined := joinedEnds(t)
+	client, server, joined := joinedEnds(t, stallTimeout)
 
 	for range 3 {
 		if _, err := server.Write([]byte("ping")); err != nil {
@@ -106,7 +108,7 @@ func TestJoin(t *testing.T) {
 
 // TestJoinBroken: a connection that breaks ends the other one.
 func TestJoinBroken(t *testing.T) {
-	client, server, joined := joinedEnds(t)
+	client, server, joined := joinedEnds(t, stallTimeout)
 	if err := errors.Join(server.SetLinger(0), server.Close()); err != nil { // a reset
 		t.Fatal(err)
 	}
@@ -115,4 +117,29 @@ func TestJoinBroken(t *testing.T) {
 	}
 	_ = client.Close()
 	<-joined
+}
+
+// TestJoinWithStalledServer: a server that keeps a connection after its client has ended it, or that does not read, is given up.
+func TestJoinWithStalledServer(t *testing.T) {
+	leave := func(client *net.TCPConn) { _ = client.Close() }
+	fill := func(client *net.TCPConn) {
+		// Until the buffers of all sockets are full, and then until the connection is closed.
+		for data, err := make([]byte, 1<<20), error(nil); err == nil; {
+			_, err = client.Write(data)
+		}
+	}
+	for name, end := range map[string]func(*net.TCPConn){"the client has gone": leave, "the server does not read": fill} {
+		t.Run(name, func(t *testing.T) {
+			client, _, joined := joinedEnds(t, 50*time.Millisecond)
+			var ending sync.WaitGroup
+			ending.Go(func() { end(client) })
+			select {
+			case <-joined:
+			case <-time.After(time.Minute):
+				t.Error("the connection to the server is kept")
+			}
+			_ = client.Close()
+			ending.Wait()
+		})
+	}
 }

@@ -51,12 +51,26 @@ func newTrust(roots *x509.CertPool) *trust {
 	return &trust{roots: roots, good: map[[sha256.Size]byte]time.Time{}}
 }
 
-func (t *trust) replica(r *http.Request) bool {
-	if t.roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return false
+// replicaCertificate returns the certificate of a request if it names a replica, not verified; nil for all other requests.
+func replicaCertificate(r *http.Request) *x509.Certificate {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil
 	}
 	cert := r.TLS.PeerCertificates[0]
 	if !slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == peerName.String() }) {
+		return nil
+	}
+	return cert
+}
+
+// endsSoon reports whether a certificate has less than a sixth of its lifetime left. Its replica renews it when a third is left.
+func endsSoon(cert *x509.Certificate, now time.Time) bool {
+	return now.After(cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 6))
+}
+
+// replica reports whether a request is one of a replica, which has this certificate; nil is none.
+func (t *trust) replica(r *http.Request, cert *x509.Certificate) bool {
+	if t.roots == nil || cert == nil {
 		return false
 	}
 	now := time.Now()
@@ -95,9 +109,16 @@ func FromPeer(r *http.Request) bool {
 
 // Handler marks the requests of replicas for FromPeer, and takes from all others the headers that only replicas may send. It goes around
 // everything that the gateway serves.
+//
+// It closes connections of replicas whose certificate ends soon, those of HTTP/2 once the requests on them have ended: a connection that is
+// always in use would outlast its certificate, and then its requests would be those of a client without credentials.
 func (d *Directory) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.trust.replica(r) {
+		cert := replicaCertificate(r)
+		if cert != nil && !isUpgrade(r) && endsSoon(cert, time.Now()) {
+			w.Header().Set("Connection", "close")
+		}
+		if d.trust.replica(r, cert) {
 			r = r.WithContext(context.WithValue(r.Context(), fromPeer{}, true))
 		} else {
 			r.Header.Del(HeaderIdentity)

@@ -18,14 +18,19 @@ import (
 // maxConnections is how many connections to the gateway one user may have. A client of Kubernetes has one for 100 requests.
 const maxConnections = 1024
 
-// Trust marks a request as one of an authenticated user, who may have maxConnections (connlimit.Trust). The hub's own controllers may have
-// any number, since they watch every cluster.
-func Trust(ctx context.Context, u user.Info) {
-	key := "user " + u.GetName()
+// Trust marks a request as one of an authenticated user, who may have maxConnections (connlimit.Trust). clusters are those that the
+// credential is for, none for all.
+func Trust(ctx context.Context, u user.Info, clusters ...string) {
+	connlimit.Trust(ctx, connectionKey(u, clusters), maxConnections)
+}
+
+// connectionKey is what connections are counted by: the user. The hub's own controllers watch every cluster, so that theirs are counted by
+// cluster. They are counted, since whoever may read the kubeconfig Secret of a cluster may have the hub's token for it.
+func connectionKey(u user.Info, clusters []string) string {
 	if u.GetName() == HubUser {
-		key = ""
+		return "hub " + strings.Join(clusters, ",")
 	}
-	connlimit.Trust(ctx, key, maxConnections)
+	return "user " + u.GetName()
 }
 
 // Direct authenticates a user by a credential of the hub's Kubernetes. Tokens of the hub's own, which are for one cluster, are no proof

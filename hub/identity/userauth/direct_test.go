@@ -33,3 +33,17 @@ func TestDirect(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectionKey: a user's connections are counted for all clusters together, those of the hub's controllers for each cluster.
+func TestConnectionKey(t *testing.T) {
+	jane, hub := &user.DefaultInfo{Name: "jane"}, &user.DefaultInfo{Name: HubUser}
+	one, other := []string{"c-m-1"}, []string{"c-m-2"}
+	if connectionKey(jane, one) != connectionKey(jane, other) || connectionKey(jane, one) != connectionKey(jane, nil) {
+		t.Error("a user may have more connections with one token for each cluster")
+	}
+	keys := map[string]bool{connectionKey(jane, nil): true, connectionKey(hub, nil): true, connectionKey(hub, one): true,
+		connectionKey(hub, other): true}
+	if keys[""] || len(keys) != 4 {
+		t.Errorf("connections are not counted, or with those of others: %v", keys)
+	}
+}
