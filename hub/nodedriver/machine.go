@@ -33,6 +33,8 @@ const (
 	// saveInterval is the pause between looks at the state during a creation. A hub that is killed in between may leave an instance of which
 	// nothing is known.
 	saveInterval = time.Second
+	// saveTimeout is the time in which the state is saved after a creation, for as long as the Kubernetes API may not answer.
+	saveTimeout = 5 * time.Minute
 	// localGrace and containedGrace are how long a driver may go on with a creation that was canceled: until the cloud has answered it, nobody
 	// knows the instance that it is creating. A Pod is killed after 30 s.
 	localGrace     = 3 * time.Minute
@@ -211,7 +213,7 @@ func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
 			return nil, err
 		}
 	}
-	if err := m.save(ctx, s); err != nil {
+	if err := m.saveLast(ctx, s); err != nil {
 		return nil, err
 	}
 	return m.State.Addresses(), nil
@@ -245,9 +247,9 @@ func (m *Machine) createSaving(ctx context.Context, s *session) error {
 		select {
 		case err := <-done:
 			// The state is saved even if the time of the creation is over.
-			saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
+			saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
-			unsaved := m.save(saving, s)
+			unsaved := m.saveLast(saving, s)
 			var gone *plugin.Error
 			if err != nil && errors.As(unsaved, &gone) {
 				return err // a driver that has ended cannot be asked any more, and what it knew was saved
@@ -296,10 +298,32 @@ func (m *Machine) save(ctx context.Context, s *session) error {
 		return nil
 	}
 	if err := m.Save(ctx, next); err != nil {
-		return fmt.Errorf("saving the state of the machine: %w", err)
+		return &saveError{fmt.Errorf("saving the state of the machine: %w", err)}
 	}
 	m.State = next
 	return nil
+}
+
+// saveError is that of Save.
+type saveError struct{ error }
+
+func (e *saveError) Unwrap() error { return e.error }
+
+// saveLast is save for what will not be saved later: while Save fails, it is called again, until ctx ends. Without the state nobody knows
+// which instance the machine is.
+func (m *Machine) saveLast(ctx context.Context, s *session) error {
+	for {
+		err := m.save(ctx, s)
+		var unsaved *saveError
+		if !errors.As(err, &unsaved) {
+			return err
+		}
+		select {
+		case <-time.After(saveInterval):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func waitRunning(ctx context.Context, s *session) error {

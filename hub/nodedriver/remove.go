@@ -33,8 +33,8 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 	}
 	err = s.Remove(ctx, RemoveTimeout)
 	var answer *plugin.Error
-	// Drivers have no other way to say it than the text of an error.
-	if errors.As(err, &answer) && strings.Contains(strings.ToLower(answer.Message), "not found") {
+	// Drivers have no other way to say it than the text of an error. What a driver has written before it broke off says nothing.
+	if errors.As(err, &answer) && answer.Answered && strings.Contains(strings.ToLower(answer.Message), "not found") {
 		return nil
 	}
 	return err

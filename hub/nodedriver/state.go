@@ -74,6 +74,21 @@ func (s *State) Config() json.RawMessage {
 	return h.Driver
 }
 
+// secrets are the values of the driver's configuration that must not appear in messages and logs. The driver got them when it made the
+// machine; the credential may be another one by now, or gone.
+func (s *State) secrets() (out []string) {
+	var config map[string]any
+	if json.Unmarshal(s.Config(), &config) != nil {
+		return nil // there is none
+	}
+	for field, value := range config {
+		if text, ok := value.(string); ok && secretField.MatchString(field) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
 // setConfig sets the driver's configuration.
 func (s *State) setConfig(driver string, config []byte) error {
 	raw, err := json.Marshal(host{

@@ -194,6 +194,7 @@ func (m *Machine) secrets() []string {
 			}
 		}
 	}
+	out = append(out, m.State.secrets()...)
 	for _, match := range token.FindAllStringSubmatch(string(m.Script), -1) {
 		out = append(out, match[1])
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
@@ -32,6 +34,63 @@ func TestPoolThatTheCacheHasNotSeen(t *testing.T) {
 		there, err := objects.Get(t.Context(), c, client.ObjectKeyFromObject(deployment), &clusterv1.MachineDeployment{})
 		if err != nil || there != want {
 			t.Errorf("generation %d: the MachineDeployment is there: %v (%v)", generation, there, err)
+		}
+	}
+}
+
+// TestServersStay: a pool of servers that is removed from the spec of a cluster that was started stays while its data would be deleted with
+// its machines.
+func TestServersStay(t *testing.T) {
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
+	custom := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "custom",
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "one", rkev1.EtcdRoleLabel: "true"}}}
+	pooled := custom.DeepCopy()
+	pooled.Labels[clusterv1.MachineDeploymentNameLabel] = "one-old"
+	const kept = "the pool old is not removed: no other machine of the cluster has the role etcd"
+	servers := func(p *provisioningv1.RKEMachinePool) { p.EtcdRole = true }
+	workers := func(p *provisioningv1.RKEMachinePool) { p.WorkerRole = true }
+	for name, tc := range map[string]struct {
+		// role of the pool that was removed; next has the other one in the spec, which cannot be created; nil for none.
+		role    string
+		next    func(*provisioningv1.RKEMachinePool)
+		machine *clusterv1.Machine
+		stopped bool
+		stays   bool
+		says    string
+	}{
+		"others cannot be created":      {role: rkev1.EtcdRoleLabel, next: servers, machine: custom, stays: true},
+		"nor a control plane":           {role: rkev1.ControlPlaneRoleLabel, next: servers, machine: custom, stays: true},
+		"no others are wanted":          {role: rkev1.EtcdRoleLabel, next: workers, machine: pooled, stays: true, says: kept},
+		"no pool is left":               {role: rkev1.EtcdRoleLabel, machine: pooled, stays: true, says: kept},
+		"a machine has registered":      {role: rkev1.EtcdRoleLabel, machine: custom},
+		"a control plane":               {role: rkev1.ControlPlaneRoleLabel, machine: pooled},
+		"workers":                       {role: rkev1.WorkerRoleLabel, next: servers, machine: pooled},
+		"the cluster was never started": {role: rkev1.EtcdRoleLabel, next: servers, machine: pooled, stopped: true},
+	} {
+		cluster := testCluster()
+		if tc.next != nil {
+			next := poolSpec("new") // its reference names no machine template
+			next.MachineConfigRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "TestMachine",
+				Name: "m"}
+			tc.next(next)
+			cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*next}
+		}
+		old := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "one-old",
+			Labels:          pool.Labels(cluster.Name, "old"),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cluster, provisioningv1.GroupVersion.WithKind("Cluster"))}}}
+		old.Spec.ClusterName, old.Spec.Template.Labels = cluster.Name, map[string]string{tc.role: "true"}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(old, tc.machine.DeepCopy(), cluster.DeepCopy()).Build()
+		s := &scope{cluster: cluster, passedOn: true, capiCluster: &clusterv1.Cluster{}}
+		s.capiCluster.Status.Initialization.ControlPlaneInitialized = new(!tc.stopped)
+		if err := (&Reconciler{Client: c, Live: c}).reconcilePools(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		there, err := objects.Get(t.Context(), c, client.ObjectKeyFromObject(old), &clusterv1.MachineDeployment{})
+		if err != nil || there != tc.stays {
+			t.Errorf("%s: the pool is there: %t (%v)", name, there, err)
+		}
+		if says := len(s.partial) > 0 && strings.Contains(s.partial[0].Message, tc.says); says != (tc.says != "") {
+			t.Errorf("%s: got %+v", name, s.partial)
 		}
 	}
 }

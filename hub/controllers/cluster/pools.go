@@ -32,8 +32,9 @@ type poolScope struct {
 	problem *cause.Cause
 }
 
-// reconcilePools creates the objects of each machine pool, and deletes those of pools that are no longer in the spec. A pool with a problem
-// stays as it is and does not delay the others. For a Cluster API Cluster that is being deleted nothing is created.
+// reconcilePools creates the objects of each machine pool, and deletes those of pools that are no longer in the spec, unless the data of
+// their servers may have to be taken over first. A pool with a problem stays as it is and does not delay the others. For a Cluster API
+// Cluster that is being deleted nothing is created.
 func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 	if !s.passedOn || s.capiCluster != nil && !s.capiCluster.DeletionTimestamp.IsZero() {
 		return nil
@@ -57,6 +58,11 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		errs = append(errs, err)
 	}
 	for _, deployment := range deployments {
+		kept, err := r.keepsServers(ctx, s, deployment)
+		if err != nil || kept {
+			errs = append(errs, err)
+			continue
+		}
 		if err := r.removePool(ctx, s.cluster, deployment); err != nil {
 			errs = append(errs, err)
 		}
@@ -109,6 +115,10 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 		return errPoolWaits
 	}
 	if p.deployment != nil {
+		if fault := pool.ValidateRoles(p.spec, p.deployment); fault != "" {
+			p.problem = cause.New("InvalidMachinePool", "%s", fault)
+			return errPoolWaits
+		}
 		return r.readSets(ctx, p)
 	}
 	other := &clusterv1.MachineDeployment{}

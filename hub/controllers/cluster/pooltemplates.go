@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,6 +134,10 @@ func (r *Reconciler) referenced(ctx context.Context, field string, key client.Ob
 	return object, nil, nil
 }
 
+// readTimeout limits the wait for the cache of a provider's kind. The cache never comes up while the provider's conversion webhook does not
+// answer, or while the hub may not list the kind, and a reconcile that waited for it would keep other Clusters from theirs.
+const readTimeout = 5 * time.Second
+
 // readProviderObject reads an object of a provider's kind in the version of its contract; nil if it does not exist.
 func (r *Reconciler) readProviderObject(
 	ctx context.Context, key client.ObjectKey, kind schema.GroupKind,
@@ -147,7 +152,12 @@ func (r *Reconciler) readProviderObject(
 	if err := r.watch(ctx, object); err != nil {
 		return nil, err
 	}
-	found, err := objects.Get(ctx, r.Client, key, object)
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	found, err := objects.Get(reading, r.Client, key, object)
+	if err != nil && reading.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w; check that the provider of kind %s is running, and that the hub may list this kind", err, kind)
+	}
 	if err != nil || !found {
 		return nil, err
 	}

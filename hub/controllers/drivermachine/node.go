@@ -72,11 +72,11 @@ func (m *machines) reconcileNode(ctx context.Context, s *scope) error {
 		}),
 		Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged},
 	}))
-	var nodes corev1.NodeList
+	var nodes []corev1.Node
 	if err == nil {
 		var reader client.Reader
 		if reader, err = m.clusterCache.GetReader(ctx, key); err == nil {
-			err = reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
+			nodes, err = nodesOf(ctx, reader, s)
 		}
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -89,8 +89,21 @@ func (m *machines) reconcileNode(ctx context.Context, s *scope) error {
 		s.found = cause.New("Error", "Listing the Nodes of the cluster: %v; retrying", err)
 		return fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
-	s.node, s.found = selectNode(nodes.Items, s.machine)
+	s.node, s.found = selectNode(nodes, s.machine)
 	return nil
+}
+
+// nodesOf returns the Nodes with the Machine's label; where there is none, those with the provider ID that was found earlier: a Machine
+// that was moved to another hub has another UID than the label of its Node.
+func nodesOf(ctx context.Context, reader client.Reader, s *scope) ([]corev1.Node, error) {
+	var nodes corev1.NodeList
+	err := reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
+	id, _, idErr := unstructured.NestedString(s.object.Object, "spec", "providerID")
+	if err != nil || len(nodes.Items) > 0 || idErr != nil || id == "" {
+		return nodes.Items, err
+	}
+	err = reader.List(ctx, &nodes)
+	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != id }), err
 }
 
 func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, *cause.Cause) {

@@ -158,9 +158,32 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 		state.restoring = cmp.Or(state.restoring, m.machine.Annotations[rkev1.RestoringAnnotation])
 	}
 	state.inputs.OrphanedMembers = matched.OrphanedMembers()
-	state.abandonedAt = abandonedAt(s.machines)
+	if state.abandonedAt = abandonedAt(s.machines); !state.abandonedAt.IsZero() {
+		expected, err := etcdExpected(ctx, s.key, from)
+		if err != nil {
+			return err
+		}
+		if expected {
+			state.abandonedAt = time.Time{}
+			s.requeueAfter = abandonTimeout // MachineDeployments are not watched
+		}
+	}
 	s.state = state
 	return nil
+}
+
+// etcdExpected reports whether a MachineDeployment of the cluster asks for etcd machines. Cluster API may not have been able to create them
+// yet, and they can take over the data.
+func etcdExpected(ctx context.Context, cluster client.ObjectKey, from client.Reader) (bool, error) {
+	var list clusterv1.MachineDeploymentList
+	err := from.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(d clusterv1.MachineDeployment) bool {
+		return d.DeletionTimestamp.IsZero() && d.Spec.Template.Labels[rkev1.EtcdRoleLabel] == "true" && ptr.Deref(d.Spec.Replicas, 1) > 0
+	}), nil
 }
 
 // abandonedAt is when the last etcd or control plane machine was deleted; zero while one stays.

@@ -8,11 +8,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // connectionTo is a connection to one server.
@@ -77,5 +85,46 @@ func TestNodesOfHostileCluster(t *testing.T) {
 				t.Errorf("%d MiB were read", written.Load()>>20)
 			}
 		})
+	}
+}
+
+// TestAbandoned: a control plane of which all machines are being deleted is not abandoned while a MachineDeployment asks for others with
+// etcd, which could not be created yet.
+func TestAbandoned(t *testing.T) {
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
+	deployment := func(role string, replicas int32, change func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+		d := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d", Labels: map[string]string{
+			clusterv1.ClusterNameLabel: "c"}}}
+		d.Spec.ClusterName, d.Spec.Replicas = "c", &replicas
+		d.Spec.Template.Labels = map[string]string{role: "true"}
+		if change != nil {
+			change(d)
+		}
+		return d
+	}
+	for name, tc := range map[string]struct {
+		deployment *clusterv1.MachineDeployment
+		expected   bool
+	}{
+		"etcd":           {deployment(rkev1.EtcdRoleLabel, 1, nil), true},
+		"scaled to none": {deployment(rkev1.EtcdRoleLabel, 0, nil), false},
+		"workers":        {deployment(rkev1.WorkerRoleLabel, 3, nil), false},
+		"of another cluster": {deployment(rkev1.EtcdRoleLabel, 1, func(d *clusterv1.MachineDeployment) {
+			d.Labels[clusterv1.ClusterNameLabel] = "d"
+		}), false},
+		"being deleted": {deployment(rkev1.EtcdRoleLabel, 1, func(d *clusterv1.MachineDeployment) {
+			d.Finalizers, d.DeletionTimestamp = []string{"example.com/f"}, &metav1.Time{Time: now}
+		}), false},
+	} {
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.deployment).Build()
+		deleted := &metav1.Time{Time: now.Add(-time.Hour)}
+		s := &scope{key: client.ObjectKey{Namespace: "ns", Name: "c"}, machines: []*member{{bootstrap: &rkev1.RKEBootstrap{},
+			machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: deleted,
+				Labels: map[string]string{rkev1.EtcdRoleLabel: "true"}}}}}}
+		r := &Reconciler{Now: func() time.Time { return now }}
+		err := r.readState(t.Context(), s, c, func(context.Context, client.ObjectKey) ([]corev1.Node, error) { return nil, nil })
+		if err != nil || s.state.abandonedAt.IsZero() != tc.expected || s.requeueAfter > 0 != tc.expected {
+			t.Errorf("%s: abandoned at %s, again after %s, %v", name, s.state.abandonedAt, s.requeueAfter, err)
+		}
 	}
 }

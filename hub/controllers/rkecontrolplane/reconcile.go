@@ -13,6 +13,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -116,10 +117,34 @@ func (r *Reconciler) findManagement(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) findRelease(_ context.Context, s *scope) (err error) {
-	if s.release, err = r.Releases.Lookup(s.controlPlane.Spec.DesiredVersion()); err != nil {
+	desired := s.controlPlane.Spec.DesiredVersion()
+	if s.release, err = r.Releases.Lookup(desired); err != nil {
 		s.waitFor(reasons.VersionInvalid, err.Error())
+		return nil
+	}
+	if runtime := s.otherRuntime(); runtime != "" {
+		s.waitFor(reasons.VersionInvalid, fmt.Sprintf("spec.kubernetesVersion: %q is a release of %s, and the cluster runs %s, which cannot "+
+			"be changed; set it to a release of %s", desired, s.release.Runtime, runtime, runtime))
 	}
 	return nil
+}
+
+// otherRuntime is the one that the machines of a started cluster were given, where no machine has that of the desired version; empty for
+// none. A machine with both would have two sets of services, and without the configuration of the one that has the data.
+func (s *scope) otherRuntime() (other string) {
+	if !s.bootstrapped() {
+		return ""
+	}
+	for _, m := range s.machines {
+		switch runtime := render.ConfiguredRuntime(m.report.Delivered); runtime {
+		case "":
+		case s.release.Runtime:
+			return ""
+		default:
+			other = runtime
+		}
+	}
+	return other
 }
 
 // reconcileDelete deletes the control plane's Machines, and then the Secrets of the cluster. Cluster API deletes an RKEControlPlane after

@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"context"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 
@@ -67,6 +68,9 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	}
 	name := "ETCDSnapshot " + from.Name
 	configured, known := s.configuredBucket()
+	if s3 := file.S3; s3 != nil && s3.Folder == "" && configured.Folder != "" && file.Location == "s3://"+path.Join(s3.Bucket, file.Name) {
+		out.File.S3.Folder = operationv1.BucketRoot // the cluster had no folder then
+	}
 	switch {
 	case from.Spec.ClusterName != s.cluster.Name:
 		out.Problem = fmt.Sprintf("%s is of the Cluster %q, not of %s", name, from.Spec.ClusterName, s.cluster.Name)
@@ -210,7 +214,7 @@ func (r *Reconciler) protectMachines(ctx context.Context, s *scope) error {
 	for _, m := range s.machines {
 		errs = append(errs, r.protect(ctx, m.machine, mark))
 	}
-	return kerrors.NewAggregate(errs)
+	return kerrors.NewAggregate(append(errs, r.protectKeyHolder(ctx, s)))
 }
 
 func (r *Reconciler) protect(ctx context.Context, machine *clusterv1.Machine, mark string) error {

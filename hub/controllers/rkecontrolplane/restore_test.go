@@ -97,6 +97,25 @@ func TestSnapshotInBucket(t *testing.T) {
 	}
 }
 
+// TestSnapshotInNoFolder: a snapshot from before the cluster had a folder in its bucket is restored from where it is. Where the
+// ETCDSnapshot does not say where that is, the folder is that of the configuration.
+func TestSnapshotInNoFolder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		location, configured, want string
+	}{
+		"no folder":                 {"s3://b/s", "a folder", operationv1.BucketRoot},
+		"no folder in either":       {"s3://b/s", "", ""},
+		"not known":                 {"", "a folder", ""},
+		"in the one of the cluster": {"s3://b/a folder/s", "a folder", ""},
+	} {
+		s, from := scopeWithBucket(t)
+		s.inputs.Spec.ETCD.S3.Folder, from.SnapshotFile.Location, from.SnapshotFile.S3.Folder = tc.configured, tc.location, ""
+		if got := s.snapshot(from); got.Problem != "" || got.Unconfigured != "" || got.File.S3.Folder != tc.want {
+			t.Errorf("%s: got %+v, %+v", name, got, got.File.S3)
+		}
+	}
+}
+
 // What reaches the command line of a machine is checked, and what cannot work is said before anything is stopped.
 func TestSnapshotProblems(t *testing.T) {
 	s3 := func(set func(*rkev1.ETCDSnapshotS3)) func(*scope, *rkev1.ETCDSnapshot) {

@@ -12,6 +12,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -54,6 +56,26 @@ func SetInitialVersion(ctx context.Context, from client.Reader, m *clusterv1.Mac
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading the version of a new Machine failed, it is written later", "Machine", m.Namespace+"/"+m.Name)
 	}
+}
+
+// goesBack warns of a desired version whose minor version is lower than that of a server. A restore brings back the data of its time.
+func (s *scope) goesBack() render.Problems {
+	desired, err := version.ParseSemantic(s.controlPlane.Spec.DesiredVersion())
+	if _, restores := s.operation.(*operationv1.ETCDSnapshotRestore); err != nil || restores || s.unrestored() != "" {
+		return nil
+	}
+	for _, m := range s.machines {
+		if !m.state.Server() || m.state.Deleting {
+			continue
+		}
+		runs, err := version.ParseSemantic(m.state.Version)
+		if err == nil && desired.LessThan(runs) && (desired.Major() != runs.Major() || desired.Minor() != runs.Minor()) {
+			return render.Problems{{Field: "spec.kubernetesVersion", Kept: true, Message: fmt.Sprintf("%q has an earlier minor version than %s "+
+				"on %s, which Kubernetes does not support: it may not read the data. To go back, restore a snapshot from before the upgrade with "+
+				"restoreRKEConfig kubernetesVersion", s.controlPlane.Spec.DesiredVersion(), m.state.Version, m.machine.Name)}}
+		}
+	}
+	return nil
 }
 
 // isVersion reports whether Cluster API accepts a version.

@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -71,6 +73,39 @@ func TestSetInitialVersion(t *testing.T) {
 		SetInitialVersion(t.Context(), c, m)
 		if m.Spec.Version != tc.want {
 			t.Errorf("%s: version %q, want %q", name, m.Spec.Version, tc.want)
+		}
+	}
+}
+
+// TestVersionGoesBack: an earlier minor version than servers run is warned of, unless a restore brings back the data of its time.
+func TestVersionGoesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		desired, runs string
+		change        func(*scope)
+		warns         bool
+	}{
+		"an earlier minor version": {"v1.35.6+k3s1", "v1.36.3+k3s1", nil, true},
+		"an earlier patch":         {"v1.36.1+k3s1", "v1.36.3+k3s1", nil, false},
+		"a later version":          {"v1.36.3+k3s1", "v1.35.6+k3s1", nil, false},
+		"not known yet":            {"v1.35.6+k3s1", "", nil, false},
+		"a worker":                 {"v1.35.6+k3s1", "v1.36.3+k3s1", func(s *scope) { s.machines[1].state.Etcd = false }, false},
+		"a restore": {"v1.35.6+k3s1", "v1.36.3+k3s1", func(s *scope) {
+			s.operation = &operationv1.ETCDSnapshotRestore{}
+		}, false},
+		"a restore that did not end": {"v1.35.6+k3s1", "v1.36.3+k3s1", func(s *scope) {
+			s.controlPlane.Spec.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1}
+			s.controlPlane.Annotations = map[string]string{rkev1.UnrestoredConfigurationAnnotation: "s/1"}
+		}, false},
+	} {
+		s := scopeWithMachines()
+		s.controlPlane.Spec.KubernetesVersion = tc.desired
+		s.machines[1].state.Etcd, s.machines[1].state.Version = true, tc.runs
+		if tc.change != nil {
+			tc.change(s)
+		}
+		got := s.goesBack()
+		if len(got) > 0 != tc.warns || tc.warns && (got.Err() != nil || !strings.Contains(got[0].String(), "v1.36.3+k3s1 on b")) {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }

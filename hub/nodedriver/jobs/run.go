@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -14,8 +16,14 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 )
 
-// downloadDir is where the Pod of a Job keeps a program that it has downloaded.
-const downloadDir = "/tmp/node-drivers"
+const (
+	// downloadDir is where the Pod of a Job keeps a program that it has downloaded.
+	downloadDir = "/tmp/node-drivers"
+	// writeTimeout is the time in which the result is written, for as long as the Kubernetes API may not answer, and writeInterval the pause
+	// between attempts.
+	writeTimeout  = 5 * time.Minute
+	writeInterval = time.Second
+)
 
 // RunOptions say what a Pod has to do.
 type RunOptions struct {
@@ -68,7 +76,7 @@ func Run(ctx context.Context, opts RunOptions) error {
 	if encodeErr != nil {
 		return fmt.Errorf("encoding the result: %w", encodeErr)
 	}
-	if writeErr := w.write(context.WithoutCancel(ctx), resultKey, encoded); writeErr != nil {
+	if writeErr := w.writeLast(context.WithoutCancel(ctx), resultKey, encoded); writeErr != nil {
 		return writeErr
 	}
 	return err
@@ -124,6 +132,25 @@ func (w *writer) write(ctx context.Context, key string, value []byte) error {
 		s.Data[key] = value
 		return nil
 	})
+}
+
+// writeLast is write for what nothing else knows: a machine whose result was not written would be removed, and made again. It writes again
+// while a later attempt may succeed.
+func (w *writer) writeLast(ctx context.Context, key string, value []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	for {
+		err := w.write(ctx, key, value)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+			apierrors.IsRequestEntityTooLargeError(err) {
+			return err
+		}
+		select {
+		case <-time.After(writeInterval):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (w *writer) update(ctx context.Context, change func(*corev1.Secret) error) error {

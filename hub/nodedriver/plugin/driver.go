@@ -37,6 +37,8 @@ type Error struct {
 	// Method of the protocol that was called; empty before the first call.
 	Method  string
 	Message string
+	// Answered is true where Message is what the driver has answered.
+	Answered bool
 }
 
 func (e *Error) Error() string {
@@ -183,7 +185,7 @@ func (d *Driver) call(ctx context.Context, timeout time.Duration, method string,
 		if errors.Is(call.Error, rpc.ErrShutdown) || !isAnswer(call.Error) {
 			return d.broke(method, call.Error)
 		}
-		return &Error{Method: method, Message: d.log.Redact(call.Error.Error())}
+		return &Error{Method: method, Message: d.log.Redact(call.Error.Error()), Answered: true}
 	case <-d.ended:
 		return d.failed(method, "the program ended")
 	case <-timer.C:

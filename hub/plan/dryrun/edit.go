@@ -34,6 +34,9 @@ func poolEdit(before, after *target) (edits, error) {
 		if err != nil {
 			return nil, err
 		}
+		if pool.ValidateRoles(is[name], a) != "" {
+			continue // the pool stays as it is
+		}
 		b, err := pool.MachineDeployment(after.cluster, is[name], pool.Templates{})
 		if err != nil {
 			return nil, err

@@ -78,7 +78,11 @@ func compare(was, is *machinePool) (preview.Impact, []string) {
 	for _, field := range []string{"etcdRole", "controlPlaneRole", "workerRole"} {
 		if i := slices.Index(rest, field); i >= 0 {
 			rest = slices.Delete(rest, i, i+1)
-			notes = append(notes, field+" changes what the machines that are there are for")
+			note := " cannot be changed: the pool stays as it is"
+			if field == "workerRole" {
+				note = " changes what the machines that are there are for"
+			}
+			notes = append(notes, field+note)
 		}
 	}
 	if len(rest) > 0 {

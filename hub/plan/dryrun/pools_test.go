@@ -82,7 +82,14 @@ func TestPools(t *testing.T) {
 			name: "another role", before: withPools(newPool(nil)),
 			after: withPools(newPool(func(p *machinePool) { p.ControlPlaneRole, p.Paused = true, true })),
 			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
-				"controlPlaneRole changes what the machines that are there are for", "paused: a change that touches no machine that is there",
+				"controlPlaneRole cannot be changed: the pool stays as it is", "paused: a change that touches no machine that is there",
+			}}},
+		},
+		{
+			name: "workers, too", before: withPools(newPool(func(p *machinePool) { p.EtcdRole, p.WorkerRole = true, false })),
+			after: withPools(newPool(func(p *machinePool) { p.EtcdRole = true })),
+			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
+				"workerRole changes what the machines that are there are for",
 			}}},
 		},
 		{name: "labels are told with the machines", before: withPools(newPool(nil)),

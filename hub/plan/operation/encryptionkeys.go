@@ -126,6 +126,19 @@ const (
 		"and check \"secrets-encrypt status\""
 )
 
+// KeyHolder is the machine on which alone a new key is, while an EncryptionKeyRotation writes Secrets with it; empty for none. rotating
+// reports whether one is in progress: one that has ended may have left the key there.
+func KeyHolder(op operationv1.Operation) (machine string, rotating bool) {
+	r, is := op.(*operationv1.EncryptionKeyRotation)
+	if !is || r.Status.Phase != operationv1.PhaseInProgress {
+		return "", false
+	}
+	if r.Status.Step != operationv1.StepRotateKeys {
+		return "", true
+	}
+	return r.Status.Leader, true
+}
+
 // runsServer reports whether a machine has been given a plan to run a server with. Those that join later get the keys as they are then.
 func runsServer(m Machine) bool { return m.Server() && m.Progress != rollout.ProgressNone }
 

@@ -141,3 +141,17 @@ func busy(in Inputs, targets []string) problem {
 	}
 	return problem{reason: ReasonWaitingForMachine, text: "Waiting for " + message.JoinNames(waiting, maxNames) + " to apply the plan"}
 }
+
+// unrenderable is a problem while no plan can be rendered for a machine that has a plan, is a server, or is the target of a restore: the
+// restore would stop it, and could not start it.
+func unrenderable(in Inputs, target string) problem {
+	affected := names(in.Machines, func(m Machine) bool {
+		return m.Problem != "" && !m.Windows && (m.Name == target || m.Server() || m.Progress != rollout.ProgressNone)
+	})
+	if len(affected) == 0 {
+		return problem{}
+	}
+	why := in.Machines[slices.IndexFunc(in.Machines, func(m Machine) bool { return m.Name == affected[0] })].Problem
+	return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for the plan of %s, without which a restore could not start "+
+		"the machine: %s", message.JoinNames(affected, maxNames), why)}
+}

@@ -93,6 +93,9 @@ func NeedsNodes(op operationv1.Operation) bool {
 func (r restore) begin(in Inputs) problem {
 	target, p := in.Snapshot.target(in)
 	if p == (problem{}) {
+		p = unrenderable(in, target)
+	}
+	if p == (problem{}) {
 		p = leaving(in, target)
 	}
 	if p != (problem{}) {

@@ -17,6 +17,7 @@ import (
 // addConfig adds the distribution's configuration file and the files that it refers to.
 func (b *builder) addConfig() {
 	b.checkListenPort()
+	b.checkUnchangeable()
 	b.addEtcdArgs()
 	b.addRoleArgs()
 	b.addPrime()

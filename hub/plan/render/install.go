@@ -33,6 +33,11 @@ func (b *builder) addInstall() {
 			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is empty")
 			continue
 		}
+		if v.Name == names.EnvPrefix+"_DATA_DIR" && v.Value != "" && v.Value != b.dataDir && !windows {
+			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "%s cannot be set here: the data directory is that of "+
+				"spec.rkeConfig.dataDirectories.k8sDistro, which a new cluster may have; remove the variable", v.Name)
+			continue
+		}
 		if v.Value != "" {
 			env = append(env, v.Name+"="+v.Value)
 		}

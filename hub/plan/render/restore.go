@@ -135,7 +135,10 @@ func (t *taskBuilder) restoreSnapshot() plans.Instruction {
 	if s3 := file.S3; s3 != nil {
 		args = append(args, "--cluster-reset-restore-path="+file.Name, "--etcd-s3")
 		for _, v := range []struct{ flag, value string }{{"bucket", s3.Bucket}, {"folder", s3.Folder}, {"region", s3.Region}} {
-			if v.value != "" {
+			switch {
+			case v.flag == "folder" && v.value == operationv1.BucketRoot:
+				args = append(args, "--etcd-s3-folder=") // that of the configuration does not count
+			case v.value != "":
 				args = append(args, "--etcd-s3-"+v.flag+"="+v.value)
 			}
 		}

@@ -157,6 +157,11 @@ func TestRestoreFromS3(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	op.Status.Snapshot.S3.Folder = operationv1.BucketRoot
+	root := WithTask(in.Cluster, in.Machine, wanted, op, operation.Task{Step: "Restore", Name: operation.TaskRestoreSnapshot, Rendered: true})
+	if got := instruction(t, root, "etcd-snapshot-restore").Args; !slices.Contains(got, "--etcd-s3-folder=") {
+		t.Errorf("a snapshot in no folder: got %q", got)
+	}
 	for _, f := range plan.Files {
 		if mode, err := f.Mode(); strings.HasSuffix(f.Path, "50-rancher.yaml") && (err != nil || mode != 0o600) {
 			t.Errorf("%s has the mode %o, %v", f.Path, mode, err)

@@ -72,6 +72,14 @@ func (m *Cleanup) Run(ctx context.Context, key types.NamespacedName, kind client
 			return err
 		}
 		leftover := &leftovers.Items[i]
+		// Whoever may write an object can have it stand for any cluster of the namespace. One that is still here was not moved.
+		owned, err := ownership.ClusterOf(ctx, m.Live, leftover)
+		if err != nil {
+			return err
+		}
+		if owned != nil {
+			continue
+		}
 		if err := objects.Delete(ctx, m.Client, leftover, client.Preconditions{UID: &leftover.UID}); err != nil {
 			return err
 		}

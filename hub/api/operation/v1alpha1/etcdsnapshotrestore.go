@@ -88,6 +88,9 @@ type RestoredSnapshotS3 struct {
 	Region string `json:"region,omitempty"`
 }
 
+// BucketRoot is the folder of a snapshot that is in no folder of its bucket, while the cluster's configuration has one.
+const BucketRoot = "."
+
 // The steps of a restore, in their order.
 const (
 	// StepPreflight checks what the restore needs, and changes nothing.

@@ -351,3 +351,29 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// TestValidateRoles: the roles that make a machine a server, or a member of etcd, stay those of its pool.
+func TestValidateRoles(t *testing.T) {
+	servers := testPool()
+	servers.EtcdRole, servers.ControlPlaneRole = true, true
+	for _, tt := range []struct {
+		name         string
+		before       *provisioningv1.RKEMachinePool
+		etcd, server bool
+		want         string
+	}{
+		{name: "servers", before: servers, etcd: true, server: true},
+		{name: "workers", before: testPool()},
+		{name: "no etcd any more", before: servers, server: true, want: "machinePools[workers].etcdRole cannot be changed: set it to true;"},
+		{name: "no control plane any more", before: servers, etcd: true, want: ".controlPlaneRole cannot be changed: set it to true;"},
+		{name: "workers become servers", before: testPool(), server: true, want: ".controlPlaneRole cannot be changed: set it to false;"},
+		{name: "workers get etcd", before: testPool(), etcd: true, want: ".etcdRole cannot be changed: set it to false;"},
+	} {
+		p := testPool()
+		p.EtcdRole, p.ControlPlaneRole, p.WorkerRole = tt.etcd, tt.server, false
+		got := ValidateRoles(p, deploymentOf(t, testCluster(), tt.before))
+		if (got != "") != (tt.want != "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

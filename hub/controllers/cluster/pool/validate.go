@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
@@ -38,6 +40,22 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 	}
 	slices.Sort(faults)
 	return faults
+}
+
+// ValidateRoles returns the problem of a pool whose roles are others than those of its machines; empty for none. Cluster API would give its
+// Machines other labels, and keep them: one with etcd would count as one without, and one without would get the services of a server beside
+// those of a worker.
+func ValidateRoles(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) string {
+	for _, role := range []struct {
+		field, label string
+		has          bool
+	}{{"etcdRole", rkev1.EtcdRoleLabel, p.EtcdRole}, {"controlPlaneRole", rkev1.ControlPlaneRoleLabel, p.ControlPlaneRole}} {
+		if had := md.Spec.Template.Labels[role.label] == "true"; had != role.has {
+			return fmt.Sprintf("%s cannot be changed: set it to %t; to have machines with other roles, add a pool, and remove this one when they "+
+				"have joined", Field(p.Name, role.field), had)
+		}
+	}
+	return ""
 }
 
 // validateRef validates the reference; whether the object exists is checked elsewhere.

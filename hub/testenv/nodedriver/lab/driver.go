@@ -238,6 +238,10 @@ func (d *driver) Remove() error {
 		}
 		fmt.Fprintf(os.Stderr, "removing %s with the key %s\n", d.MachineName, private)
 	}
+	if d.mode == "die-removing" {
+		fmt.Fprintln(os.Stderr, "volume not found, removing the instance")
+		os.Exit(2)
+	}
 	_, err := d.call(http.MethodDelete, "/instances/"+d.ID, nil)
 	return err
 }

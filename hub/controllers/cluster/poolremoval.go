@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/util/cause"
+)
+
+// keepsServers reports whether a pool that is no longer in the spec stays, since the data of a cluster that was started would be deleted
+// with its machines: no other machine has the role etcd, or the pool of servers that may replace it cannot be created. To delete the data,
+// users delete the Cluster.
+func (r *Reconciler) keepsServers(ctx context.Context, s *scope, deployment *clusterv1.MachineDeployment) (bool, error) {
+	labels := deployment.Spec.Template.Labels
+	etcd := labels[rkev1.EtcdRoleLabel] == "true"
+	started := s.capiCluster != nil && ptr.Deref(s.capiCluster.Status.Initialization.ControlPlaneInitialized, false)
+	if !started || !etcd && labels[rkev1.ControlPlaneRoleLabel] != "true" || !deployment.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	missing, others := missingServers(s.pools), true
+	if missing == "" && etcd && !slices.ContainsFunc(s.pools, hasEtcd) {
+		var err error
+		if others, err = r.hasCustomEtcd(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	if !others {
+		s.partial = append(s.partial, cause.New("InvalidMachinePool", "spec.rkeConfig.machinePools: the pool %s is not removed: no other "+
+			"machine of the cluster has the role etcd, and its data would be deleted; add a pool with etcdRole, or delete the Cluster",
+			deployment.Labels[rkev1.MachinePoolNameLabel]))
+	}
+	if missing != "" {
+		ctrl.LoggerFrom(ctx).Info("Keeping a machine pool that is no longer in the spec until the one that may replace it exists",
+			"MachineDeployment", client.ObjectKeyFromObject(deployment), "pool", missing)
+	}
+	return missing != "" || !others, nil
+}
+
+// missingServers names a pool of servers that has no MachineDeployment yet, such as one whose machine template does not exist; empty for
+// none.
+func missingServers(pools []*poolScope) string {
+	for _, p := range pools {
+		if p.deployment == nil && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && pool.Quantity(p.spec) > 0 {
+			return p.spec.Name
+		}
+	}
+	return ""
+}
+
+// hasEtcd reports whether a pool asks for machines with the role etcd.
+func hasEtcd(p *poolScope) bool { return p.spec.EtcdRole && pool.Quantity(p.spec) > 0 }
+
+// hasCustomEtcd reports whether a machine of no pool has the role etcd.
+func (r *Reconciler) hasCustomEtcd(ctx context.Context, s *scope) (bool, error) {
+	var list clusterv1.MachineList
+	err := r.Client.List(ctx, &list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: s.cluster.Name, rkev1.EtcdRoleLabel: "true"}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("listing the Machines with etcd: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(m clusterv1.Machine) bool {
+		return m.DeletionTimestamp.IsZero() && m.Labels[clusterv1.MachineDeploymentNameLabel] == ""
+	}), nil
+}

@@ -1,0 +1,54 @@
+package render
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"path"
+	"slices"
+
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/plans"
+)
+
+// checkUnchangeable refuses arguments with which a server of a running cluster would not find its data again. With another data directory,
+// the server that the others have joined would start another cluster. Without the encryption of Secrets, an API server cannot read those
+// that are encrypted.
+func (b *builder) checkUnchangeable() {
+	before, known := configOf(b.Cluster.Release.Runtime, b.Delivered)
+	if !known || !b.Cluster.Bootstrapped || !b.Machine.server() {
+		return
+	}
+	if dir := cmp.Or(before.text("data-dir"), b.Cluster.names().DataDir); path.Clean(dir) != path.Clean(b.dataDir) {
+		b.problems.fail(b.fieldOf("data-dir"), "cannot be changed: servers keep the data of the cluster in %s; set it back", dir)
+	}
+	const encryption = "secrets-encryption"
+	had, _ := before[encryption].(bool)
+	if has, _ := b.args[encryption].(bool); had && !has {
+		b.problems.fail(b.fieldOf(encryption), "cannot be removed: no API server could read the Secrets that are encrypted; set it to true")
+	}
+}
+
+// configOf is the configuration of the distribution that a plan writes; false if it writes none, or one that is not the hub's.
+func configOf(runtime string, plan plans.Plan) (config args, known bool) {
+	file := configPath(Cluster{Release: release.Release{Runtime: runtime}})
+	i := slices.IndexFunc(plan.Files, func(f plans.File) bool { return f.Path == file && f.Action != plans.ActionDelete })
+	if i < 0 {
+		return nil, false
+	}
+	content, err := base64.StdEncoding.DecodeString(plan.Files[i].Content)
+	if err != nil || json.Unmarshal(content, &config) != nil {
+		return nil, false
+	}
+	return config, true
+}
+
+// ConfiguredRuntime returns the runtime whose configuration a plan writes, release.K3s or release.RKE2; empty if it writes none.
+func ConfiguredRuntime(plan plans.Plan) string {
+	for _, runtime := range []string{release.K3s, release.RKE2} {
+		if _, known := configOf(runtime, plan); known {
+			return runtime
+		}
+	}
+	return ""
+}

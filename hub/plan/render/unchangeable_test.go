@@ -1,0 +1,99 @@
+package render
+
+import (
+	"strings"
+	"testing"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestDataDirectoryChanged: a server of a running cluster keeps its data directory, whichever argument asks for another one.
+func TestDataDirectoryChanged(t *testing.T) {
+	const k3sDir, rke2Dir = "in /var/lib/rancher/k3s;", "in /var/lib/rancher/rke2;"
+	type change struct {
+		version, roles, before, after, want string
+		more                                func(*Inputs)
+	}
+	for name, tc := range map[string]change{
+		"set":                    {k3s, "ecwi", `{}`, `{"data-dir": "/data"}`, k3sDir, nil},
+		"set on RKE2":            {rke2, "ecwi", `{}`, `{"data-dir": "/data"}`, rke2Dir, nil},
+		"changed":                {k3s, "e", `{"data-dir": "/data"}`, `{"data-dir": "/data2"}`, "in /data;", nil},
+		"removed":                {k3s, "c", `{"data-dir": "/data"}`, `{}`, "in /data;", nil},
+		"written in another way": {k3s, "ecwi", `{"data-dir": "/data"}`, `{"data-dir": "/data/"}`, "", nil},
+		"the default, written":   {k3s, "ecwi", `{}`, `{"data-dir": "/var/lib/rancher/k3s"}`, "", nil},
+		"another argument":       {k3s, "ecwi", `{"data-dir": "/data"}`, `{"data-dir": "/data", "debug": true}`, "", nil},
+		"a worker":               {k3s, "w", `{}`, `{"data-dir": "/data"}`, "", nil},
+		"before the cluster runs": {k3s, "ecwi", `{}`, `{"data-dir": "/data"}`, "", func(in *Inputs) {
+			in.Cluster.Bootstrapped = false
+		}},
+		"a new machine": {k3s, "ecw", `{}`, `{"data-dir": "/data"}`, "", func(in *Inputs) { in.Delivered = plans.Plan{} }},
+		"for some machines": {k3s, "ecwi", `{}`, `{}`, k3sDir, func(in *Inputs) {
+			in.Cluster.Spec.MachineSelectorConfig = []rkev1.RKESystemConfig{{Config: config(t, `{"data-dir": "/data"}`)}}
+		}},
+	} {
+		in := machineOf(t, tc.version, "a", tc.roles)
+		in.Cluster.Spec.MachineGlobalConfig = config(t, tc.before)
+		in.Delivered, _ = Plan(in)
+		in.Cluster.Bootstrapped, in.Cluster.Spec.MachineGlobalConfig = true, config(t, tc.after)
+		if tc.more != nil {
+			tc.more(&in)
+		}
+		plan, problems := Plan(in)
+		if (plan.Error != "") != (tc.want != "") || !strings.Contains(plan.Error, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, plan.Error, tc.want)
+		}
+		if err := problems.Err(); tc.want != "" && (err == nil || !strings.Contains(err.Error(), ".data-dir: cannot be changed")) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestEncryptionRemoved: the argument without which k3s cannot read encrypted Secrets stays.
+func TestEncryptionRemoved(t *testing.T) {
+	for after, want := range map[string]bool{
+		`{"secrets-encryption": true}`: false, `{"secrets-encryption": "true"}`: false, `{"secrets-encryption": false}`: true, `{}`: true,
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Spec.MachineGlobalConfig = config(t, `{"secrets-encryption": true}`)
+		in.Delivered, _ = Plan(in)
+		in.Cluster.Bootstrapped, in.Cluster.Spec.MachineGlobalConfig = true, config(t, after)
+		if plan, _ := Plan(in); strings.Contains(plan.Error, "secrets-encryption: cannot be removed") != want {
+			t.Errorf("%s: got %q", after, plan.Error)
+		}
+	}
+}
+
+// TestDataDirectoryOfEnvironment: the variable that k3s and RKE2 take for their data directory would move it past the hub.
+func TestDataDirectoryOfEnvironment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		variable rkev1.EnvVar
+		want     bool
+	}{
+		"another directory":         {rkev1.EnvVar{Name: "K3S_DATA_DIR", Value: "/data"}, true},
+		"the same":                  {rkev1.EnvVar{Name: "K3S_DATA_DIR", Value: "/var/lib/rancher/k3s"}, false},
+		"empty":                     {rkev1.EnvVar{Name: "K3S_DATA_DIR"}, false},
+		"of the other distribution": {rkev1.EnvVar{Name: "RKE2_DATA_DIR", Value: "/data"}, false},
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Spec.AgentEnvVars = []rkev1.EnvVar{tc.variable}
+		if plan, _ := Plan(in); strings.Contains(plan.Error, "spec.agentEnvVars[0].name: K3S_DATA_DIR cannot be set here") != tc.want {
+			t.Errorf("%s: got %q", name, plan.Error)
+		}
+	}
+}
+
+// TestConfiguredRuntime: a configuration that a plan deletes is none.
+func TestConfiguredRuntime(t *testing.T) {
+	for version, want := range map[string]string{k3s: release.K3s, rke2: release.RKE2} {
+		plan, _ := Plan(machineOf(t, version, "a", "w"))
+		plan.Files = append(plan.Files, plans.File{Path: "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml", Action: plans.ActionDelete})
+		if got := ConfiguredRuntime(plan); got != want {
+			t.Errorf("%s: got %q", version, got)
+		}
+	}
+	if got := ConfiguredRuntime(plans.Plan{}); got != "" {
+		t.Errorf("an empty plan configures %q", got)
+	}
+}
