@@ -110,8 +110,8 @@ func compose() string {
 // helpWord ends the here-document with the help text.
 const helpWord = "USAGE"
 
-// compact removes the help text, and the comments of the script, but not those in its other here-documents. The script has no quoted text of
-// several lines.
+// compact removes the help text, and the comments of the script, but not those in its other here-documents. The script has no quoted text
+// of several lines.
 func compact(script string) string {
 	var kept []string
 	end := ""
