@@ -32,8 +32,8 @@ type known struct {
 
 var (
 	seed     = maphash.MakeSeed()
-	strings  [maxStrings]atomic.Pointer[known]
-	slices   [maxSlices]atomic.Pointer[[]byte]
+	texts    [maxStrings]atomic.Pointer[known]
+	contents [maxSlices]atomic.Pointer[[]byte]
 	managers = reflect.TypeFor[[]metav1.ManagedFieldsEntry]()
 )
 
@@ -120,7 +120,7 @@ func text(s string) string {
 }
 
 func find(s string) *known {
-	slot := &strings[maphash.String(seed, s)%maxStrings]
+	slot := &texts[maphash.String(seed, s)%maxStrings]
 	if found := slot.Load(); found != nil && found.text == s {
 		return found
 	}
@@ -133,7 +133,7 @@ func content(b []byte) []byte {
 	if len(b) == 0 || len(b) > longestSlice {
 		return b
 	}
-	slot := &slices[maphash.Bytes(seed, b)%maxSlices]
+	slot := &contents[maphash.Bytes(seed, b)%maxSlices]
 	if found := slot.Load(); found != nil && bytes.Equal(*found, b) {
 		return *found
 	}

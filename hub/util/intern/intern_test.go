@@ -5,7 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
-	std "strings"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -24,7 +24,7 @@ func machine() *clusterv1.Machine {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "one", Labels: map[string]string{clusterv1.ClusterNameLabel: "blue"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: "pool"}},
-			Annotations:     map[string]string{"long": std.Repeat("x", longestString+1)},
+			Annotations:     map[string]string{"long": strings.Repeat("x", longestString+1)},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "capi-machineset", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}},
 		},
 		Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{
@@ -104,7 +104,7 @@ func TestUnstructured(t *testing.T) {
 // TestSharedManagedFields: the entries that all objects share are not written to.
 func TestSharedManagedFields(t *testing.T) {
 	object := machine()
-	shared := std.Clone("capi-machineset")
+	shared := strings.Clone("capi-machineset")
 	object.ManagedFields[0].Manager = shared
 	Object(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "capi-machineset"}})
 	Object(object)
