@@ -38,7 +38,8 @@ var (
 )
 
 // Object replaces the strings of an object, and the content of a Secret, by equal ones that were seen before. It takes a pointer to a typed
-// object or an unstructured one, which nobody else may use meanwhile; what else there is in an object, and anything else, stays as it is.
+// object or an unstructured one, which nobody else may use meanwhile, and whose content nobody may change in place afterwards. What else
+// there is in an object, and anything else, stays as it is.
 func Object(object any) {
 	if u, ok := object.(runtime.Unstructured); ok {
 		untyped(u.UnstructuredContent())
