@@ -11,9 +11,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// checkUnchangeable refuses arguments with which a server of a running cluster would not find its data again. With another data directory,
-// the server that the others have joined would start another cluster. Without the encryption of Secrets, an API server cannot read those
-// that are encrypted.
+// checkUnchangeable refuses an argument with which a server of a running cluster would not find its data again: with another data
+// directory, the server that the others have joined would start another cluster.
 func (b *builder) checkUnchangeable() {
 	before, known := configOf(b.Cluster.Release.Runtime, b.Delivered)
 	if !known || !b.Cluster.Bootstrapped || !b.Machine.server() {
@@ -21,11 +20,6 @@ func (b *builder) checkUnchangeable() {
 	}
 	if dir := cmp.Or(before.text("data-dir"), b.Cluster.names().DataDir); path.Clean(dir) != path.Clean(b.dataDir) {
 		b.problems.fail(b.fieldOf("data-dir"), "cannot be changed: servers keep the data of the cluster in %s; set it back", dir)
-	}
-	const encryption = "secrets-encryption"
-	had, _ := before[encryption].(bool)
-	if has, _ := b.args[encryption].(bool); had && !has {
-		b.problems.fail(b.fieldOf(encryption), "cannot be removed: no API server could read the Secrets that are encrypted; set it to true")
 	}
 }
 

@@ -50,21 +50,6 @@ func TestDataDirectoryChanged(t *testing.T) {
 	}
 }
 
-// TestEncryptionRemoved: the argument without which k3s cannot read encrypted Secrets stays.
-func TestEncryptionRemoved(t *testing.T) {
-	for after, want := range map[string]bool{
-		`{"secrets-encryption": true}`: false, `{"secrets-encryption": "true"}`: false, `{"secrets-encryption": false}`: true, `{}`: true,
-	} {
-		in := machineOf(t, k3s, "a", "ecwi")
-		in.Cluster.Spec.MachineGlobalConfig = config(t, `{"secrets-encryption": true}`)
-		in.Delivered, _ = Plan(in)
-		in.Cluster.Bootstrapped, in.Cluster.Spec.MachineGlobalConfig = true, config(t, after)
-		if plan, _ := Plan(in); strings.Contains(plan.Error, "secrets-encryption: cannot be removed") != want {
-			t.Errorf("%s: got %q", after, plan.Error)
-		}
-	}
-}
-
 // TestDataDirectoryOfEnvironment: the variable that k3s and RKE2 take for their data directory would move it past the hub.
 func TestDataDirectoryOfEnvironment(t *testing.T) {
 	for name, tc := range map[string]struct {
