@@ -4,8 +4,10 @@ package clusternodes
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -13,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // maxNodes is how many Nodes are read of a cluster that may be hostile. Kubernetes supports 5,000.
@@ -65,4 +69,16 @@ func Read(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy)
 	return nodes.Items, err
+}
+
+// OfMachine returns the Nodes that a reader has with the label of a Machine; where there is none, those with the provider ID that was found
+// earlier, if it is not empty: a Machine that was moved to another hub has another UID than the label of its Node.
+func OfMachine(ctx context.Context, reader client.Reader, machine types.UID, providerID string) ([]corev1.Node, error) {
+	var nodes corev1.NodeList
+	err := reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(machine)})
+	if err != nil || len(nodes.Items) > 0 || providerID == "" {
+		return nodes.Items, err
+	}
+	err = reader.List(ctx, &nodes)
+	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != providerID }), err
 }

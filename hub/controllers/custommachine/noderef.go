@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -16,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	"github.com/drover-dev/drover/hub/access/clusternodes"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
@@ -41,8 +41,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, s *scope) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// nodesOf watches the cluster's Nodes and returns those with the Machine's label; where there is none, those with the provider ID that was
-// found earlier: a Machine that was moved to another hub has another UID than the label of its Node.
+// nodesOf watches the cluster's Nodes and returns those of the Machine.
 func (r *Reconciler) nodesOf(ctx context.Context, s *scope) ([]corev1.Node, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
@@ -59,13 +58,7 @@ func (r *Reconciler) nodesOf(ctx context.Context, s *scope) ([]corev1.Node, erro
 	if err != nil {
 		return nil, err
 	}
-	var nodes corev1.NodeList
-	err = reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
-	if err != nil || len(nodes.Items) > 0 || s.custom.Spec.ProviderID == "" {
-		return nodes.Items, err
-	}
-	err = reader.List(ctx, &nodes)
-	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != s.custom.Spec.ProviderID }), err
+	return clusternodes.OfMachine(ctx, reader, s.machine.UID, s.custom.Spec.ProviderID)
 }
 
 // selectNode returns the one Node of a Machine, or what is wrong with the Nodes that were found.

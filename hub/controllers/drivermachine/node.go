@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	"github.com/drover-dev/drover/hub/access/clusternodes"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
@@ -76,7 +77,8 @@ func (m *machines) reconcileNode(ctx context.Context, s *scope) error {
 	if err == nil {
 		var reader client.Reader
 		if reader, err = m.clusterCache.GetReader(ctx, key); err == nil {
-			nodes, err = nodesOf(ctx, reader, s)
+			providerID, _, _ := unstructured.NestedString(s.object.Object, "spec", "providerID") // its definition allows nothing else
+			nodes, err = clusternodes.OfMachine(ctx, reader, s.machine.UID, providerID)
 		}
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -91,19 +93,6 @@ func (m *machines) reconcileNode(ctx context.Context, s *scope) error {
 	}
 	s.node, s.found = selectNode(nodes, s.machine)
 	return nil
-}
-
-// nodesOf returns the Nodes with the Machine's label; where there is none, those with the provider ID that was found earlier: a Machine
-// that was moved to another hub has another UID than the label of its Node.
-func nodesOf(ctx context.Context, reader client.Reader, s *scope) ([]corev1.Node, error) {
-	var nodes corev1.NodeList
-	err := reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
-	id, _, idErr := unstructured.NestedString(s.object.Object, "spec", "providerID")
-	if err != nil || len(nodes.Items) > 0 || idErr != nil || id == "" {
-		return nodes.Items, err
-	}
-	err = reader.List(ctx, &nodes)
-	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != id }), err
 }
 
 func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, *cause.Cause) {

@@ -119,15 +119,11 @@ type sharingCache struct {
 
 // GetInformer implements cache.Informers.
 func (c sharingCache) GetInformer(ctx context.Context, object client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := c.Cache.GetInformer(ctx, object, opts...)
+	informer, err := sharedInformer(ctx, c.Cache, object, opts...)
 	if err != nil {
 		return nil, err
 	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, fmt.Errorf("the informer of %T is a %T, which is not shared", object, informer)
-	}
-	return sharingInformer{shared, c.handlers}, nil
+	return sharingInformer{informer, c.handlers}, nil
 }
 
 type sharingInformer struct {

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // nodesCache is the cache of a cluster, with an informer of Nodes that counts its event handlers.
@@ -67,16 +70,12 @@ func (e *nodeEvents) Watch(of cache.Cache) error {
 // wait waits until the controller has had these events, in any order, and no others.
 func (e *nodeEvents) wait(t *testing.T, want ...string) {
 	t.Helper()
-	var got []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	slices.Sort(want)
+	wait.Until(t, 10*time.Second, fmt.Sprintf("the events %q", want), func() bool {
 		e.mu.Lock()
-		got = slices.Sorted(slices.Values(e.events))
-		e.mu.Unlock()
-		if slices.Equal(got, slices.Sorted(slices.Values(want))) {
-			return
-		}
-	}
-	t.Fatalf("the controller got %q, want %q", got, want)
+		defer e.mu.Unlock()
+		return slices.Equal(slices.Sorted(slices.Values(e.events)), want)
+	})
 }
 
 // TestSharedHandlers: of all controllers that watch the Nodes of a cluster the informer has one event handler, and each gets all events,

@@ -17,16 +17,26 @@ type quietCache struct {
 
 // GetInformer implements cache.Informers.
 func (c quietCache) GetInformer(ctx context.Context, object client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := c.Cache.GetInformer(ctx, object, opts...)
+	informer, err := sharedInformer(ctx, c.Cache, object, opts...)
 	if err != nil {
 		return nil, err
 	}
-	// Cluster API looks into informers, which have to stay what they are.
+	return quietInformer{informer, c.saysNothing}, nil
+}
+
+// sharedInformer returns the informer of a cache. Cluster API looks into informers, which have to stay what they are.
+func sharedInformer(
+	ctx context.Context, from cache.Cache, object client.Object, opts ...cache.InformerGetOption,
+) (toolscache.SharedIndexInformer, error) {
+	informer, err := from.GetInformer(ctx, object, opts...)
+	if err != nil {
+		return nil, err
+	}
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
 		return nil, fmt.Errorf("the informer of %T is a %T, which is not shared", object, informer)
 	}
-	return quietInformer{shared, c.saysNothing}, nil
+	return shared, nil
 }
 
 type quietInformer struct {
