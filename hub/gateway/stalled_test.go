@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/hub/testenv/recorder"
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -163,25 +164,14 @@ func TestConnectionThatIsNotRead(t *testing.T) {
 	receive(t, ended)
 }
 
-// deadlineRecorder records the write deadline.
-type deadlineRecorder struct {
-	*httptest.ResponseRecorder
-	deadline time.Time
-}
-
-func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
-	r.deadline = deadline
-	return nil
-}
-
 // TestEveryAnswerHasADeadline checks what no handler of the table of routes answers, too.
 func TestEveryAnswerHasADeadline(t *testing.T) {
 	s := newTestServer(t, "")
 	for path, code := range map[string]int{"/cacerts": 200, "//cacerts": 301, "/nothing": 404, "/version": 401} {
-		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		w := recorder.New()
 		s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://hub"+path, nil))
-		if w.Code/100 != code/100 || w.deadline.IsZero() {
-			t.Errorf("%s: %d, deadline %v", path, w.Code, w.deadline)
+		if w.Code/100 != code/100 || w.Deadline.IsZero() {
+			t.Errorf("%s: %d, deadline %v", path, w.Code, w.Deadline)
 		}
 	}
 	// The body of an update takes a slow machine minutes before there is an answer, and so does an answer with a plan.
@@ -189,9 +179,9 @@ func TestEveryAnswerHasADeadline(t *testing.T) {
 	read := httptest.NewRequest(http.MethodGet, "/api/v1", nil)
 	read.Header.Set("Authorization", "Bearer "+machineToken)
 	for r, code := range map[*http.Request]int{update: http.StatusUnauthorized, read: http.StatusOK} {
-		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		w := recorder.New()
 		s.handler.ServeHTTP(w, r)
-		if left := time.Until(w.deadline); w.Code != code || left < 3*time.Minute {
+		if left := time.Until(w.Deadline); w.Code != code || left < 3*time.Minute {
 			t.Errorf("%s: %d, which must be sent and read within %s", r.Method, w.Code, left)
 		}
 	}

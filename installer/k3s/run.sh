@@ -61,10 +61,13 @@ was_enabled=false
 INSTALL_K3S_BIN_DIR=$bin_dir INSTALL_K3S_SKIP_DOWNLOAD=true INSTALL_K3S_SKIP_ENABLE=true INSTALL_K3S_SKIP_START=true \
     INSTALL_K3S_SKIP_SELINUX_RPM=true INSTALL_K3S_SELINUX_WARN=true run_release_installer "$@"
 systemctl daemon-reload || die "systemd cannot read its units again"
+environment=${INSTALL_K3S_SYSTEMD_DIR:-$ROOT/etc/systemd/system}/$UNIT.env
+PROGRAMS=$bin_dir
 
 if [ "${INSTALL_K3S_SKIP_START:-}" = true ] || [ "${INSTALL_K3S_SKIP_ENABLE:-}" = true ]; then
     [ "$was_enabled" = false ] || systemctl enable --quiet "$UNIT" || die "cannot enable $UNIT"
+    make_durable "$environment"
     log "installed only, $UNIT is left as it is"
     exit 0
 fi
-apply_restart_stamp "${INSTALL_K3S_SYSTEMD_DIR:-$ROOT/etc/systemd/system}/$UNIT.env"
+apply_restart_stamp "$environment"

@@ -68,10 +68,12 @@ ln -s "$ARTEFACTS/$release" "$ARTEFACTS/sha256sum-$ARCH.txt" "$staged/"
 INSTALL_RKE2_ARTIFACT_PATH=$staged INSTALL_RKE2_METHOD=${INSTALL_RKE2_METHOD:-tar} INSTALL_RKE2_TYPE=$role \
     INSTALL_RKE2_TAR_PREFIX=$PREFIX INSTALL_RKE2_AGENT_IMAGES_DIR=$images run_release_installer "$@"
 environment=$PREFIX/lib/systemd/system/rke2-$role.env
+PROGRAMS=$PREFIX/bin
 write_environment "$environment"
 systemctl daemon-reload || die "systemd cannot read its units again"
 
 if [ "${INSTALL_RKE2_SKIP_START:-}" = true ] || [ "${INSTALL_RKE2_SKIP_ENABLE:-}" = true ]; then
+    make_durable "$environment"
     log "installed only, $UNIT is left as it is"
     exit 0
 fi

@@ -1,6 +1,8 @@
 package rke2
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +19,11 @@ sha256sum -c sha256sum-*.txt || exit 8
 mkdir -p "$INSTALL_RKE2_TAR_PREFIX/bin"
 cp rke2.linux-*.tar.gz "$INSTALL_RKE2_TAR_PREFIX/bin/rke2"
 echo "$INSTALL_RKE2_METHOD $INSTALL_RKE2_TYPE $INSTALL_RKE2_AGENT_IMAGES_DIR" >"$INSTALL_RKE2_TAR_PREFIX/env"
+mkdir -p "$INSTALLER_ROOT/etc/systemd/system"
 `
+
+// stampFile is that of the published images, too.
+const stampFile = "var/lib/rancher/rke2/system-agent-installer/rke2_restart_stamp"
 
 var (
 	tarball  = "rke2.linux-" + shelltest.Arch() + ".tar.gz"
@@ -55,9 +61,52 @@ func TestRestartStamp(t *testing.T) {
 		if diff := cmp.Diff(append(installed[:2:2], step.want...), m.MustRun(append(step.env, "RESTART_STAMP="+step.stamp)...)); diff != "" {
 			t.Fatalf("%s: orders to systemctl (-want +got):\n%s", step.name, diff)
 		}
-		if got := strings.TrimSpace(m.Read("var/lib/rancher/rke2/restart_stamp")); got != step.stamp {
+		if got := strings.TrimSpace(m.Read(stampFile)); got != step.stamp {
 			t.Fatalf("%s: kept stamp is %q", step.name, got)
 		}
+	}
+}
+
+// TestStampOfOtherImages: that a machine switches from the published images, or from earlier versions of this one, is no reason to restart.
+func TestStampOfOtherImages(t *testing.T) {
+	const earlier = "var/lib/rancher/rke2/restart_stamp"
+	m := machine(t)
+	m.SetState("rke2-server.service", "active")
+	for file, stamp := range map[string]string{stampFile: "one", earlier: "two"} {
+		path := filepath.Join(m.Root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(stamp+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed := []string{"daemon-reload", "enable rke2-server.service"}
+	if diff := cmp.Diff(installed, m.MustRun("RESTART_STAMP=two")); diff != "" {
+		t.Errorf("orders to systemctl after an earlier version (-want +got):\n%s", diff)
+	}
+	if got := strings.TrimSpace(m.Read(stampFile)); got != "two" || m.Exists(earlier) {
+		t.Errorf("kept stamp is %q, earlier file exists: %t", got, m.Exists(earlier))
+	}
+	if diff := cmp.Diff(installed, m.MustRun("RESTART_STAMP=two")); diff != "" {
+		t.Errorf("orders to systemctl after the published image (-want +got):\n%s", diff)
+	}
+}
+
+// TestInstalledFilesAreDurable: a power cut right after the installation loses nothing, since the agent does not run it again.
+func TestInstalledFilesAreDurable(t *testing.T) {
+	m := machine(t)
+	// The image's directory comes first in the PATH.
+	if err := os.WriteFile(filepath.Join(m.Image, "sync"), []byte("#!/bin/sh\necho \"sync $*\" >>\"$FAKE_UNITS/log\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	synced := strings.ReplaceAll("sync -f ROOT/usr/local/bin ROOT/usr/local/lib/systemd/system ROOT/etc/systemd/system", "ROOT", m.Root)
+	want := []string{"daemon-reload", "enable rke2-server.service", synced, "--no-block start rke2-server.service"}
+	if diff := cmp.Diff(want, m.MustRun()); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"daemon-reload", synced}, m.MustRun("INSTALL_RKE2_SKIP_START=true")); diff != "" {
+		t.Errorf("orders without a start (-want +got):\n%s", diff)
 	}
 }
 
@@ -66,7 +115,7 @@ func TestSkipStartOnlyInstalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"daemon-reload"}, m.MustRun("RESTART_STAMP=one", "INSTALL_RKE2_SKIP_START=true")); diff != "" {
 		t.Errorf("orders to systemctl (-want +got):\n%s", diff)
 	}
-	if m.Exists("var/lib/rancher/rke2/restart_stamp") {
+	if m.Exists(stampFile) {
 		t.Error("the restart stamp was kept although nothing was started")
 	}
 }

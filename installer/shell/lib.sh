@@ -6,6 +6,7 @@
 #   ROOT      prefix of every path on the machine; empty but in tests
 #   ARTEFACTS the folder the image was unpacked into
 #   UNIT      the systemd unit of the wanted role, once known
+#   PROGRAMS  the folder of the distribution's programs, once known
 
 log() {
     printf 'installer: %s\n' "$*"
@@ -118,12 +119,12 @@ unit_property() {
 #   it runs, and both are the same, or not known          -> leave it alone
 # Both are kept only once systemd has taken the order, so that an installation that broke off restarts the next time.
 apply_restart_stamp() {
-    stamp_file=$ROOT/var/lib/rancher/$RUNTIME/restart_stamp
+    find_stamp
     sum_file=$ROOT/var/lib/rancher/$RUNTIME/environment_sum
     systemctl enable --quiet "$UNIT" || die "cannot enable $UNIT"
+    make_durable "$1"
 
     state=$(unit_property ActiveState)
-    old_stamp=$(cat "$stamp_file" 2>/dev/null || true)
     old_sum=$(cat "$sum_file" 2>/dev/null || true)
     new_sum=$(variables "$1" | sha256sum | cut -d ' ' -f 1)
     case "$state" in
@@ -145,8 +146,26 @@ apply_restart_stamp() {
             systemctl --no-block start "$UNIT" || die "cannot start $UNIT"
             ;;
     esac
-    keep "$old_stamp" "${RESTART_STAMP:-}" "$stamp_file"
+    if [ -n "${RESTART_STAMP:-}" ]; then
+        keep "$(cat "$stamp_file" 2>/dev/null || true)" "$RESTART_STAMP" "$stamp_file"
+        [ "$stamp_file" = "$earlier_file" ] || rm -f "$earlier_file"
+    fi
     keep "$old_sum" "$new_sum" "$sum_file"
+}
+
+# find_stamp sets stamp_file to the file in which the published images keep the stamp, too, and old_stamp to the stamp of the last
+# start. Earlier versions kept that of RKE2 in earlier_file.
+find_stamp() {
+    earlier_file=$ROOT/var/lib/rancher/$RUNTIME/restart_stamp
+    stamp_file=$earlier_file
+    [ "$RUNTIME" != rke2 ] || stamp_file=$ROOT/var/lib/rancher/rke2/system-agent-installer/rke2_restart_stamp
+    old_stamp=$(cat "$earlier_file" 2>/dev/null || cat "$stamp_file" 2>/dev/null || true)
+}
+
+# make_durable ENVIRONMENT writes what was installed to the disk: the agent does not run an instruction again that has succeeded,
+# so a power cut must not take anything of it. A version of sync that cannot write single file systems writes all.
+make_durable() {
+    sync -f "$PROGRAMS" "${1%/*}" "$ROOT/etc/systemd/system" 2>/dev/null || sync || die "cannot write what was installed to the disk"
 }
 
 # variables FILE prints the variables of a unit in an order that does not change; a unit may have no file.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/hub/testenv/recorder"
 )
 
 // TestLimits checks that a user with too many concurrent requests to a cluster waits, and that other users do not.
@@ -68,17 +70,6 @@ func TestUpgradeLimit(t *testing.T) {
 	}
 }
 
-// deadlineRecorder records until when the client must have read what is written.
-type deadlineRecorder struct {
-	*httptest.ResponseRecorder
-	deadline time.Time
-}
-
-func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
-	r.deadline = deadline
-	return nil
-}
-
 // TestTimeToRead: every answer must be read within some time, but for those without an end.
 func TestTimeToRead(t *testing.T) {
 	w := newEnv(t, http.HandlerFunc(echoRequest))
@@ -98,11 +89,11 @@ func TestTimeToRead(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/k8s/clusters/"+test.path, nil)
 		r.Header.Set("Authorization", "Bearer "+test.token)
-		begin, answer := time.Now(), &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		begin, answer := time.Now(), recorder.New()
 		w.handler.ServeHTTP(answer, r)
 		var limit time.Duration
-		if !answer.deadline.IsZero() {
-			limit = answer.deadline.Sub(begin).Round(time.Minute)
+		if !answer.Deadline.IsZero() {
+			limit = answer.Deadline.Sub(begin).Round(time.Minute)
 		}
 		if answer.Code != test.code || limit != test.want {
 			t.Errorf("%s: %d %s, to be read within %s, want %s", name, answer.Code, answer.Body, limit, test.want)

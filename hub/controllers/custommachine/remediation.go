@@ -32,9 +32,22 @@ func nodeMissing(machine *clusterv1.Machine) *metav1.Condition {
 	return c
 }
 
+// missingSince sets the condition NodeMissing of a CustomMachine and returns since when it is true. The time of the Machine's own condition
+// is no evidence: a Node that is deleted after it was not ready for long does not change it.
+func missingSince(custom *rkev1.CustomMachine, machine *clusterv1.Machine, missing *metav1.Condition, now time.Time) time.Time {
+	if missing == nil {
+		conditions.Delete(custom, rkev1.NodeMissingCondition)
+		return time.Time{}
+	}
+	conditions.Set(custom, metav1.Condition{Type: rkev1.NodeMissingCondition, Status: metav1.ConditionTrue, Reason: missing.Reason,
+		Message: "Node " + machine.Status.NodeRef.Name + " is gone", LastTransitionTime: metav1.NewTime(now)})
+	return conditions.Get(custom, rkev1.NodeMissingCondition).LastTransitionTime.Time
+}
+
 // reconcileMissingNode deletes the Machine when its Node has been missing for as long as the cluster's owner allows.
 func (r *Reconciler) reconcileMissingNode(ctx context.Context, s *scope) (ctrl.Result, error) {
 	missing := nodeMissing(s.machine)
+	since := missingSince(s.custom, s.machine, missing, r.Now())
 	if missing == nil || !s.cluster.DeletionTimestamp.IsZero() || annotations.HasPaused(s.machine) ||
 		annotations.HasSkipRemediation(s.machine) {
 		return ctrl.Result{}, nil
@@ -43,7 +56,7 @@ func (r *Reconciler) reconcileMissingNode(ctx context.Context, s *scope) (ctrl.R
 	if err != nil || timeout == 0 {
 		return ctrl.Result{}, err
 	}
-	if left := missing.LastTransitionTime.Add(timeout).Sub(r.Now()); left > 0 {
+	if left := since.Add(timeout).Sub(r.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	exists, err := r.nodeExists(ctx, s.cluster, s.machine)

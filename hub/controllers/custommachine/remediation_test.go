@@ -14,6 +14,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -24,6 +25,7 @@ func TestMissingNode(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	key := client.ObjectKey{Namespace: "fleet", Name: "c"}
 	type world struct {
+		custom  *rkev1.CustomMachine
 		cluster *clusterv1.Cluster
 		infra   *rkev1.RKECluster
 		machine *clusterv1.Machine
@@ -41,6 +43,12 @@ func TestMissingNode(t *testing.T) {
 		}},
 		"not for long enough": {change: func(w *world) { w.infra.Annotations[rkev1.DeleteMissingCustomMachinesAfterAnnotation] = "90m" },
 			stays: true, requeueAfter: 30 * time.Minute},
+		"the Node was deleted a moment ago, after it was not ready for an hour": {change: func(w *world) {
+			w.custom.Status.Conditions = w.custom.Status.Conditions[:1]
+		}, stays: true, requeueAfter: 30 * time.Minute},
+		"the Node was deleted ten minutes ago": {change: func(w *world) {
+			w.custom.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-10 * time.Minute))
+		}, stays: true, requeueAfter: 20 * time.Minute},
 		"nobody has asked for it": {change: func(w *world) { w.infra.Annotations = nil }, stays: true},
 		"the annotation is a number": {change: func(w *world) { w.infra.Annotations[rkev1.DeleteMissingCustomMachinesAfterAnnotation] = "30" },
 			stays: true},
@@ -87,14 +95,18 @@ func TestMissingNode(t *testing.T) {
 			w.machine.Status.NodeRef.Name = "n"
 			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionFalse,
 				Reason: clusterv1.MachineNodeDeletedReason, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+			w.custom = &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a", OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(w.machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
+			w.custom.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason},
+				{Type: rkev1.NodeMissingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeDeletedReason,
+					LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+			}
 			if tc.change != nil {
 				tc.change(w)
 			}
 			scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
-			custom := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a", OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(w.machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
-			custom.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
-				Reason: clusterv1.NotPausedReason}}
+			custom := w.custom
 			hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.infra, w.machine, custom).
 				WithStatusSubresource(custom).Build()
 			remote := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.nodes...).Build()
@@ -109,6 +121,10 @@ func TestMissingNode(t *testing.T) {
 			err = hub.Get(t.Context(), client.ObjectKeyFromObject(w.machine), &clusterv1.Machine{})
 			if gone := apierrors.IsNotFound(err); gone == tc.stays {
 				t.Errorf("deleted: %v", gone)
+			}
+			err = hub.Get(t.Context(), client.ObjectKeyFromObject(custom), custom)
+			if set := conditions.IsTrue(custom, rkev1.NodeMissingCondition); err != nil || set != (nodeMissing(w.machine) != nil) {
+				t.Errorf("NodeMissing: %v, %v", set, err)
 			}
 		})
 	}

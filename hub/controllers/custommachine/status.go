@@ -12,7 +12,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-var ownedConditions = []string{clusterv1.PausedCondition, rkev1.NodeFoundCondition, rkev1.ReadyCondition}
+var ownedConditions = []string{clusterv1.PausedCondition, rkev1.NodeFoundCondition, rkev1.NodeMissingCondition, rkev1.ReadyCondition}
 
 // setStatus writes what the phases found. A provider ID and addresses that were found once stay: a cluster that cannot be reached has lost
 // no Node. A machine that was provisioned once stays so.

@@ -54,6 +54,12 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	}
 	work.Credential = credential
 	if !removal {
+		if work.Spec == nil {
+			work.Spec = map[string]any{}
+		}
+		if err := m.addClusterFields(ctx, s.cluster, work.Spec); err != nil {
+			return nil, nil, err
+		}
 		if work.Script, fault, err = m.bootstrapData(ctx, s.machine); err != nil || fault != nil {
 			return nil, fault, err
 		}

@@ -2,7 +2,6 @@ package plandelivery
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"testing"
 	"time"
@@ -10,36 +9,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
+	"github.com/drover-dev/drover/hub/testenv/recorder"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
-// deadlineRecorder keeps the bound under which each part was written, and the one that is left.
-type deadlineRecorder struct {
-	*httptest.ResponseRecorder
-	deadline time.Time
-	bounded  []bool
+// boundedRecorder also keeps whether there was a deadline when each part was written.
+type boundedRecorder struct {
+	*recorder.Answer
+	bounded []bool
 }
 
-func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
-	r.deadline = deadline
-	return nil
-}
-
-func (r *deadlineRecorder) Write(p []byte) (int, error) {
-	r.bounded = append(r.bounded, !r.deadline.IsZero())
+func (r *boundedRecorder) Write(p []byte) (int, error) {
+	r.bounded = append(r.bounded, !r.Deadline.IsZero())
 	return r.ResponseRecorder.Write(p)
 }
 
 // A watch with nothing to say for longer than one answer may take was cut off.
 func TestQuietStreamStaysOpen(t *testing.T) {
-	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	w := &boundedRecorder{Answer: recorder.New()}
 	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: func(*corev1.Secret) bool { return true }}
 	response.SetTimeout(w, AnswerTimeout) // as the server does for every request
 	if err := stream.begin(); err != nil {
 		t.Fatal(err)
 	}
-	if !w.deadline.IsZero() {
-		t.Errorf("the stream would end at %v without an event", w.deadline)
+	if !w.Deadline.IsZero() {
+		t.Errorf("the stream would end at %v without an event", w.Deadline)
 	}
 	if err := stream.send(secretcache.PlanEvent{Type: "BOOKMARK", Version: 7}); err != nil {
 		t.Fatal(err)
@@ -47,8 +41,8 @@ func TestQuietStreamStaysOpen(t *testing.T) {
 	if len(w.bounded) != 1 || !w.bounded[0] {
 		t.Errorf("an event must be written within a bound: %v", w.bounded)
 	}
-	if !w.deadline.IsZero() {
-		t.Errorf("the stream would end at %v after an event", w.deadline)
+	if !w.Deadline.IsZero() {
+		t.Errorf("the stream would end at %v after an event", w.Deadline)
 	}
 }
 

@@ -105,7 +105,7 @@ func (g *Registrar) ClusterInfo(ctx context.Context, req Request) (map[string]st
 	if err != nil {
 		return nil, fmt.Errorf("reading the control plane of the Cluster %s: %w", cluster, err)
 	}
-	return map[string]string{versionField: controlPlane.Spec.KubernetesVersion}, nil
+	return map[string]string{versionField: controlPlane.Spec.DesiredVersion()}, nil
 }
 
 // clusterFor names the cluster that a machine is to join.

@@ -77,6 +77,12 @@ func (b *builder) addRegistries() {
 		return
 	}
 	b.add(plans.File{Path: agentRegistriesPath, Dynamic: true}, content)
+	if b.args.text("private-registry") != "" {
+		if len(spec.Mirrors)+len(spec.Configs) == 0 {
+			return // credentials of the hub alone do not replace the cluster's own registries
+		}
+		b.problems.warn(b.fieldOf("private-registry"), "is replaced by spec.rkeConfig.registries and was left out")
+	}
 	// Written like any other file that an argument holds, so that the file has one owner.
 	b.args["private-registry"] = string(content)
 }

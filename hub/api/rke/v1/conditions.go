@@ -39,6 +39,9 @@ const (
 	EtcdMemberRemovedCondition = "EtcdMemberRemoved"
 	// NodeFoundCondition, on a CustomMachine, is true once the Node of the machine was seen in its cluster.
 	NodeFoundCondition = "NodeFound"
+	// NodeMissingCondition, on a CustomMachine, is true while Cluster API says that the Node that its Machine had is gone; otherwise it does
+	// not exist.
+	NodeMissingCondition = "NodeMissing"
 	// NodeSyncedCondition, on an RKEBootstrap, is false while labels or taints of the machine cannot be put on its Node. It does not exist
 	// until that was so once.
 	NodeSyncedCondition = "NodeSynced"

@@ -1,0 +1,72 @@
+package render
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestOwnPrivateRegistry: registries that a cluster gives as an argument stay, unless it has others in its field; then a warning says so.
+func TestOwnPrivateRegistry(t *testing.T) {
+	const own = "mirrors: {docker.io: {endpoint: [https://own.example.com]}}\n"
+	mirrors := &rkev1.Registry{Mirrors: map[string]rkev1.Mirror{"docker.io": {Endpoints: []string{"https://other.example.com"}}}}
+	for name, tc := range map[string]struct {
+		argument     string
+		registries   *rkev1.Registry
+		want, config string
+		warns        bool
+	}{
+		"content": {argument: own, want: "own.example.com", config: "/etc/rancher/k3s/registries.yaml"},
+		"content and an empty field": {argument: own, registries: &rkev1.Registry{}, want: "own.example.com",
+			config: "/etc/rancher/k3s/registries.yaml"},
+		"path": {argument: "/etc/own.yaml", config: "/etc/own.yaml"},
+		"content and field": {argument: own, registries: mirrors, want: "other.example.com",
+			config: "/etc/rancher/k3s/registries.yaml", warns: true},
+		"path and field": {argument: "/etc/own.yaml", registries: mirrors, want: "other.example.com",
+			config: "/etc/rancher/k3s/registries.yaml", warns: true},
+	} {
+		in := machineOf(t, k3s, "a", "w")
+		in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
+		in.Cluster.PullSecrets = []Object{{Data: map[string][]byte{
+			".dockerconfigjson": []byte(`{"auths":{"hub.example.com":{"username":"u","password":"p"}}}`)}}}
+		in.Cluster.Spec.MachineGlobalConfig.Data = map[string]any{"private-registry": tc.argument}
+		in.Cluster.Spec.Registries = tc.registries
+		plan, problems := Plan(in)
+		if err := problems.Err(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := fileOf(t, plan, "/etc/rancher/k3s/registries.yaml"); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: the distribution has the registries %q", name, got)
+		}
+		if got := fileOf(t, plan, "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"); !strings.Contains(got, `"`+tc.config+`"`) {
+			t.Errorf("%s: the configuration is %s", name, got)
+		}
+		if got := fileOf(t, plan, agentRegistriesPath); !strings.Contains(got, "hub.example.com") {
+			t.Errorf("%s: the agent has the registries %q", name, got)
+		}
+		if warns := slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.Field == "spec.rkeConfig.machineGlobalConfig.private-registry"
+		}); warns != tc.warns {
+			t.Errorf("%s: problems %+v", name, problems)
+		}
+	}
+}
+
+// fileOf is the content of a file of a plan; empty if it has none.
+func fileOf(t *testing.T, plan plans.Plan, path string) string {
+	t.Helper()
+	for _, file := range plan.Files {
+		if file.Path == path {
+			content, err := base64.StdEncoding.DecodeString(file.Content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(content)
+		}
+	}
+	return ""
+}
