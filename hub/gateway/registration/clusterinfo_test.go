@@ -5,20 +5,18 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestClusterInfo: a machine learns the version of its cluster, from whichever field of the RKEControlPlane has it.
 func TestClusterInfo(t *testing.T) {
-	scheme := runtime.NewScheme()
-	must(t, clusterv1.AddToScheme(scheme))
-	must(t, rkev1.AddToScheme(scheme))
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
 	const secret = "0123456789abcdef"
 	for name, set := range map[string]func(*rkev1.RKEControlPlane){
 		"kubernetesVersion":   func(c *rkev1.RKEControlPlane) { c.Spec.KubernetesVersion = "v1.36.3+k3s1" },
