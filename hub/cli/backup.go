@@ -99,7 +99,11 @@ If the hub runs as another user, as that of the package does, run this command a
 
 // restored is what to do after a restore, which root has run or another user.
 func (o *backupOptions) restored(root bool) string {
-	text := fmt.Sprintf("Restored the hub into %[1]s; start it with: hub serve --data-dir %[1]s\n", o.dataDir)
+	text := fmt.Sprintf("Restored the hub into %[1]s; start it with: hub serve --data-dir %[1]s", o.dataDir)
+	if o.encryptionKeyDir != "" {
+		text += " --encryption-key-dir " + o.encryptionKeyDir
+	}
+	text += "\n"
 	if !root {
 		return text
 	}

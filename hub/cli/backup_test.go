@@ -16,6 +16,8 @@ func TestRestored(t *testing.T) {
 		"another directory":     {backupOptions{dataDir: "/srv/hub"}, true, "chown -R drover: /srv/hub\n"},
 		"keys somewhere else":   {backupOptions{dataDir: "/srv/hub", encryptionKeyDir: "/keys"}, true, "chown -R drover: /srv/hub /keys\n"},
 		"not root, so no chown": {backupOptions{dataDir: "/srv/hub"}, false, "start it with: hub serve --data-dir /srv/hub\n"},
+		"keys somewhere else, not root": {backupOptions{dataDir: "/srv/hub", encryptionKeyDir: "/keys"}, false,
+			"start it with: hub serve --data-dir /srv/hub --encryption-key-dir /keys\n"},
 	} {
 		got := test.options.restored(test.root)
 		if !strings.HasSuffix(got, test.want) || strings.Contains(got, "chown") != test.root {

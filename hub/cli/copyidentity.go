@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // identitySecrets are the Secrets of the system namespace by which machines and agents know a hub.
@@ -78,9 +79,8 @@ func (o *copyIdentity) run(ctx context.Context, out io.Writer) error {
 		return explain(err)
 	}
 	if len(secrets) > 0 {
-		err := to.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.toNamespace}})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return explain(fmt.Errorf("creating namespace %s of the target: %w", o.toNamespace, err))
+		if err := objects.EnsureNamespace(ctx, to, o.toNamespace); err != nil {
+			return explain(fmt.Errorf("the target: %w", err))
 		}
 	}
 	for _, s := range identitySecrets {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -91,7 +90,7 @@ func (o *imagesList) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.out.check(); err != nil {
 		return err
 	}
-	versions, err := o.releases(ctx, stderr)
+	versions, err := o.releases(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (o *imagesList) run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // releases are the versions whose installer images are listed.
-func (o *imagesList) releases(ctx context.Context, stderr io.Writer) ([]string, error) {
+func (o *imagesList) releases(ctx context.Context) ([]string, error) {
 	for _, version := range o.versions {
 		if problem := new(release.VersionError); errors.As(release.Check(version), &problem) {
 			return nil, fmt.Errorf("--kubernetes-version: %q %s", version, problem.Problem)
@@ -127,16 +126,12 @@ func (o *imagesList) releases(ctx context.Context, stderr io.Writer) ([]string, 
 	if o.releaseData == "" {
 		return o.versions, nil
 	}
-	if err := feed.Check(o.releaseData); err != nil {
+	catalog, err := feed.Read(ctx, o.releaseData)
+	if err != nil {
 		return nil, fmt.Errorf("--release-data: %w", err)
 	}
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	data := feed.Feed{Location: o.releaseData, Catalog: &release.Catalog{}, Logger: logger}
-	if err := data.Load(ctx); err != nil {
-		return nil, fmt.Errorf("--release-data: %w", err)
-	}
-	versions := data.Catalog.Versions()
-	if len(versions) == 0 { // the log says why a URL could not be fetched
+	versions := catalog.Versions()
+	if len(versions) == 0 {
 		return nil, errors.New("--release-data: no release found")
 	}
 	return versions, nil

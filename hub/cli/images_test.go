@@ -106,7 +106,7 @@ func TestImagesListErrors(t *testing.T) {
 		{[]string{release, "--release-data=x"}, "specify --kubernetes-version or --release-data, not both"},
 		{[]string{"--release-data=/none"}, "--release-data: reading release data: open /none"},
 		{[]string{"--release-data=ftp://h/data.json"}, "--release-data: ftp:// is not supported"},
-		{[]string{"--release-data=" + gone.URL}, "--release-data: no release found"},
+		{[]string{"--release-data=" + gone.URL}, "--release-data: fetching release data: Get "},
 		{[]string{"--system-default-registry=https://registry.example.com"}, `got "https://registry.example.com/drover/cluster-agent:`},
 		{[]string{"-o", "yaml"}, `--output "yaml" is neither table nor json`},
 	} {

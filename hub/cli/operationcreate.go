@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (o *operationOptions) run(cmd *cobra.Command, argument string, op operation
 func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, ops ...operationv1.Operation) error {
 	for i, op := range ops {
 		if err := o.create(cmd.Context(), c, cluster, op); err != nil {
-			return explain(err)
+			return explain(withCreated(err, ops[:i]))
 		}
 		if i == 0 && isPaused(cmd.Context(), c, cluster) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "hub: Cluster %s is paused; the operation begins when it is unpaused\n", cluster)
@@ -94,6 +95,18 @@ func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluste
 		return nil
 	}
 	return o.waitForAll(cmd, c, ops)
+}
+
+// withCreated says of an error which operations were created before it: nobody waits for them any more.
+func withCreated(err error, created []operationv1.Operation) error {
+	if len(created) == 0 {
+		return err
+	}
+	var refs []string
+	for _, op := range created {
+		refs = append(refs, operationLineOf(op).ref())
+	}
+	return fmt.Errorf("%w; created before that: %s", err, strings.Join(refs, ", "))
 }
 
 // waitForAll waits for the end of operations, of which one begins after the other. The timeout is that of all together.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -126,20 +125,23 @@ func (o *planDiff) options(ctx context.Context, c client.Client) (run dryrun.Opt
 	if run.Settings, released, err = readSettings(ctx, c, o.systemNamespace); err != nil {
 		return run, "", err
 	}
-	data := &feed.Feed{Location: o.releaseData, Catalog: run.Releases, Logger: slog.New(slog.DiscardHandler)}
-	if data.Location == "" {
+	location := o.releaseData
+	if location == "" && released && o.kubeconfig == "" {
 		kept := filepath.Join(o.dataDir, releaseDataCache)
 		if _, err := os.Stat(kept); err == nil {
-			data.Location = kept
+			location = kept
 		}
 	}
 	switch {
-	case data.Location != "":
-		if err := data.Load(ctx); err != nil {
-			return run, "", err
+	case location != "":
+		if run.Releases, err = feed.Read(ctx, location); err != nil {
+			return run, "", fmt.Errorf("--release-data: %w", err)
 		}
 	case released:
 		warning = "the hub uses release data that this command does not have: set --release-data to the same file or URL"
+	}
+	if o.releaseData != "" && !released {
+		warning = "the hub uses no release data, and may plan something else than this answer, which is with that of --release-data"
 	}
 	return run, warning, nil
 }

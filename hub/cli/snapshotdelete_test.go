@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -66,5 +71,27 @@ Type yes to continue: `
 	ops := deletions([]string{"a", "b"})
 	if len(ops) != 2 {
 		t.Errorf("got %v", ops)
+	}
+}
+
+// TestDeletionStopsHalfWay: who waits for several deletions, of which one cannot be created, reads which were.
+func TestDeletionStopsHalfWay(t *testing.T) {
+	created := 0
+	c := interceptor.NewClient(fakeAPI(t, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"},
+		Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if created++; created > 1 {
+				return errors.New("the API server is gone")
+			}
+			o.SetName(o.GetGenerateName() + "first")
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	o := operationOptions{output: output{form: "json"}, wait: waitOptions{wait: true}}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	err := o.runFor(cmd, c, demoKey, deletions([]string{"a", "b", "c"})...)
+	if err == nil || !strings.Contains(err.Error(), "is gone") || !strings.Contains(err.Error(), "ETCDSnapshotDelete/demo-first") || created != 2 {
+		t.Errorf("got %v after %d creations", err, created)
 	}
 }

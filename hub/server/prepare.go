@@ -7,9 +7,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/capi"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // anyLoopback adds no name to the gateway's certificate, for a process without a gateway.
@@ -41,7 +40,7 @@ type prepared struct {
 
 // prepare installs in the API what the providers of this process need, and completes the settings.
 func prepare(ctx context.Context, config *rest.Config, direct client.Client, opts *Options) (*prepared, error) {
-	if err := ensureNamespace(ctx, direct, opts.Settings.SystemNamespace); err != nil {
+	if err := objects.EnsureNamespace(ctx, direct, opts.Settings.SystemNamespace); err != nil {
 		return nil, err
 	}
 	if err := checkCAPI(ctx, direct, *opts); err != nil {
@@ -114,14 +113,6 @@ func owners(ctx context.Context, c client.Reader, name string) ([]metav1.OwnerRe
 	return []metav1.OwnerReference{{
 		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
 	}}, nil
-}
-
-func ensureNamespace(ctx context.Context, c client.Client, name string) error {
-	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating namespace %s: %w", name, err)
-	}
-	return nil
 }
 
 func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {

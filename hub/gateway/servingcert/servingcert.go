@@ -24,6 +24,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // SecretName is the Secret of the system namespace that holds the gateway's certificate authority and serving certificate.
@@ -75,9 +76,8 @@ func Ensure(ctx context.Context, c client.Client, s settings.Settings, listen st
 	}
 	namespace := cmp.Or(s.SystemNamespace, settings.DefaultSystemNamespace)
 	i := &Identity{client: c, namespace: namespace, names: names, now: time.Now, caSecret: s.GatewayCASecret}
-	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("creating namespace %s: %w", namespace, err)
+	if err := objects.EnsureNamespace(ctx, c, namespace); err != nil {
+		return nil, err
 	}
 	if err := i.refresh(ctx); err != nil {
 		return nil, err
@@ -120,13 +120,22 @@ func (i *Identity) Run(ctx context.Context, log logr.Logger) {
 	}
 }
 
-// warnOfExpiry logs that the authority in use has to be replaced soon: when it ends, no machine can verify the gateway any more.
+// warnOfExpiry logs that the authority in use has to be replaced: when it ends, no machine can verify the gateway any more. The hub goes on
+// then, and also starts, since the step of a rotation is written with its API.
 func (i *Identity) warnOfExpiry(log logr.Logger) {
-	if i.expires.Sub(i.now()) < expiryWarning {
-		log.Info("The gateway's certificate authority expires soon; replace it in three steps, with the annotation rke.cattle.io/ca-rotation of "+
-			"the Secret: prepare, switch, finish. After each, restart all replicas and wait until all machines have followed",
-			"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName}, "expires", i.expires.UTC().Format(time.DateOnly))
+	left := i.expires.Sub(i.now())
+	if left >= expiryWarning {
+		return
 	}
+	log = log.WithValues("Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName}, "expires", i.expires.UTC().Format(time.DateOnly))
+	if left < 0 {
+		log.Error(nil, "The gateway's certificate authority has expired, and no machine can connect; replace it with the annotation "+
+			"rke.cattle.io/ca-rotation of the Secret: prepare, then switch, with a restart of all replicas after each; then run the "+
+			"install script with the new checksum on every machine")
+		return
+	}
+	log.Info("The gateway's certificate authority expires soon; replace it in three steps, with the annotation rke.cattle.io/ca-rotation of " +
+		"the Secret: prepare, switch, finish. After each, restart all replicas and wait until all machines have followed")
 }
 
 // errConflict is returned if another replica wrote the Secret in between.
@@ -169,9 +178,6 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 			caCertKey, caKeyKey, err)
 	}
 	i.expires = ca.Cert.NotAfter
-	if i.now().After(ca.Cert.NotAfter) {
-		return fmt.Errorf("the certificate authority expired on %s", ca.Cert.NotAfter.Format(time.DateOnly))
-	}
 	serving, changed, err := i.servingPair(secret, ca)
 	if err != nil {
 		return err
@@ -214,10 +220,14 @@ func (i *Identity) newSecret(ctx context.Context) (*corev1.Secret, error) {
 	}, nil
 }
 
-// servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire.
+// servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire. A new one of
+// an authority that has expired would be no better.
 func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
 	names := i.names
 	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {
+		if i.now().After(ca.Cert.NotAfter) && pair.Cert.CheckSignatureFrom(ca.Cert) == nil {
+			return pair, false, nil
+		}
 		// Names of other replicas are kept, or replicas would replace each other's certificate again and again.
 		names = union(names, namesOf(pair))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
@@ -57,4 +58,49 @@ func TestWarnsOfExpiry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestExpiredAuthority: a hub whose authority has expired starts, and says so, since the API of an embedded hub is needed to replace the
+// authority. It writes nothing until then.
+func TestExpiredAuthority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca, err := pki.Issue(pki.Request{CommonName: "ca", IsCA: true, Lifetime: 30 * 24 * time.Hour}, nil, time.Now())
+		must(t, err)
+		key, err := ca.KeyPEM()
+		must(t, err)
+		c := fake.NewClientBuilder().WithObjects(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: SecretName},
+			Data:       map[string][]byte{caCertKey: ca.CertPEM(), caKeyKey: key},
+		}).Build()
+		secret := func() *corev1.Secret {
+			secret := &corev1.Secret{}
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: SecretName}, secret))
+			return secret
+		}
+		start := func() *Identity {
+			i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now, client: c}
+			must(t, i.refresh(t.Context()))
+			return i
+		}
+		start()
+		time.Sleep(31 * 24 * time.Hour)
+		before, expired := secret().ResourceVersion, start()
+		var log strings.Builder
+		expired.warnOfExpiry(funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+		if !strings.Contains(log.String(), "has expired") || !strings.Contains(log.String(), CARotationAnnotation) {
+			t.Errorf("the log says %q", log.String())
+		}
+		if now := secret().ResourceVersion; now != before {
+			t.Error("the Secret was written")
+		}
+		for _, step := range []string{RotationPrepare, RotationSwitch} {
+			asked := secret()
+			asked.Annotations = map[string]string{CARotationAnnotation: step}
+			must(t, c.Update(t.Context(), asked))
+			expired = start()
+		}
+		if leaf := expired.serving.Load().Leaf; leaf.NotAfter.Before(time.Now()) || expired.expires.Before(time.Now()) {
+			t.Errorf("after the rotation the gateway serves until %s", leaf.NotAfter)
+		}
+	})
 }

@@ -40,13 +40,14 @@ type Certificate struct {
 	// secrets tells of changes of the Secret, whose content it need not have. SetupWithManager sets it.
 	secrets cache.Informers
 	current atomic.Pointer[tls.Certificate]
+	now     func() time.Time
 }
 
 // EnsureCertificate reads the certificate for the given host names and addresses from its Secret and makes or renews it where needed.
 // The authority stays the same for as long as it lasts, so that a restart does not change what is registered with the API server. c must
 // not read from a cache.
 func EnsureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string) (*Certificate, error) {
-	out := &Certificate{client: c, name: client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, hosts: hosts}
+	out := &Certificate{client: c, name: client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, hosts: hosts, now: time.Now}
 	if err := out.update(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (c *Certificate) update(ctx context.Context) error {
 		if c.CA != nil && !bytes.Equal(c.CA, secret.Data[caCertKey]) {
 			return errOtherAuthority
 		}
-		now := time.Now()
+		now := c.now()
 		changed, err := fill(secret, c.hosts, now)
 		if err != nil || changed && !c.renewalDue(now) {
 			return err

@@ -234,6 +234,22 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
+// TestClockJumps: a certificate is renewed soon after the clock has passed its day, also where the time between did not pass for the hub,
+// as on a virtual machine that was suspended.
+func TestClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas(t)
+		running, ended := r.run("hub.example.com")
+		before := leaf(t, running)
+		running.now = func() time.Time { return time.Now().Add(pki.LeafLifetime * 3 / 4) }
+		time.Sleep(2 * checkInterval)
+		if now := leaf(t, running); now.Equal(before) || !now.NotAfter.After(running.now().Add(pki.LeafLifetime/2)) {
+			t.Errorf("served until %s, before until %s; it is %s", now.NotAfter, before.NotAfter, running.now())
+		}
+		r.hasEnded(ended, false)
+	})
+}
+
 // TestAuthorityRenewed: near its end the authority is replaced, and the hub ends to register the new one.
 func TestAuthorityRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

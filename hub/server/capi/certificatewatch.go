@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// afterRenewAt is how long after its time a renewal begins: a timer may fire a little before that by the clock.
-	afterRenewAt = time.Second
+	// checkInterval is how often the certificate is compared with the clock. One timer for the day of the renewal would not do: it does not
+	// count the time for which a virtual machine is suspended, nor a clock that was wrong when it was set.
+	checkInterval = time.Hour
 	// maxRetryPause is the longest pause before the Secret is read or written again after an error.
 	maxRetryPause = 5 * time.Minute
 )
@@ -30,7 +31,8 @@ func (c *Certificate) Start(ctx context.Context) error {
 	}
 	defer stop()
 	retryPause := newRetryPause()
-	timer := time.NewTimer(0) // for what has changed since the certificate was made
+	unread := true // for what has changed since the certificate was made
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -38,11 +40,16 @@ func (c *Certificate) Start(ctx context.Context) error {
 			return nil
 		case <-changed:
 		case <-timer.C:
+			if !unread && !c.renewalDue(c.now()) {
+				timer.Reset(checkInterval)
+				continue
+			}
 		}
+		unread = true
 		switch err := c.update(ctx); {
 		case err == nil:
-			retryPause = newRetryPause()
-			timer.Reset(time.Until(c.renewAt().Add(afterRenewAt)))
+			unread, retryPause = false, newRetryPause()
+			timer.Reset(checkInterval)
 		case errors.Is(err, errOtherAuthority):
 			return err
 		case ctx.Err() == nil:

@@ -4,12 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -29,8 +28,8 @@ type Snapshot struct {
 // SaveSnapshot writes a snapshot of the etcd of a hub to a new file of mode 0600. The hub may be running. Secrets in it are encrypted; what
 // decrypts them is not in it, see SaveKeys.
 func SaveSnapshot(ctx context.Context, opts Options, path string) (Snapshot, error) {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return Snapshot{}, fmt.Errorf("%s exists already; choose another file, or remove it", path)
+	if err := checkNew(path); err != nil {
+		return Snapshot{}, err
 	}
 	endpoint, stop, err := etcdOf(ctx, opts)
 	if err != nil {
@@ -40,6 +39,9 @@ func SaveSnapshot(ctx context.Context, opts Options, path string) (Snapshot, err
 	manager := snapshot.NewV3(zap.NewNop())
 	if _, err := manager.Save(ctx, clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()}, path); err != nil {
 		return Snapshot{}, fmt.Errorf("saving a snapshot of etcd: %w", err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return Snapshot{}, err
 	}
 	status, err := manager.Status(path)
 	if err != nil {
@@ -93,14 +95,24 @@ func (o Options) keyPath(name string) string {
 }
 
 // SaveKeys writes a tar archive, a new file of mode 0600, with what a restored hub needs beside a snapshot: the encryption key, the
-// certificate authorities and the key of ServiceAccount tokens. Whoever has it and a snapshot can read every Secret.
+// certificate authorities and the key of ServiceAccount tokens. Whoever has it and a snapshot can read every Secret. It writes nothing if
+// Secrets are encrypted with a key that is not among those in the directory of the keys.
 func SaveKeys(opts Options, path string) error {
+	if err := checkNew(path); err != nil {
+		return err
+	}
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
 	for _, name := range keyFiles {
 		raw, err := os.ReadFile(opts.keyPath(name))
 		if err != nil {
-			return fmt.Errorf("%s is not the data directory of a hub with an embedded API server: %w", opts.DataDir, err)
+			return fmt.Errorf("%s is not the data directory of a hub with an embedded API server, or --encryption-key-dir is not that of "+
+				"the hub: %w", opts.DataDir, err)
+		}
+		if name == keyFiles[0] {
+			if err := checkSavedKeys(opts, opts.keyPath(name), raw); err != nil {
+				return err
+			}
 		}
 		header := &tar.Header{Name: name, Mode: 0o600, Size: int64(len(raw)), Typeflag: tar.TypeReg}
 		if err := archive.WriteHeader(header); err != nil {
@@ -113,8 +125,34 @@ func SaveKeys(opts Options, path string) error {
 	if err := archive.Close(); err != nil {
 		return fmt.Errorf("packing the keys: %w", err)
 	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+	return writeFile(path, buffer.Bytes(), 0o600)
+}
+
+// checkSavedKeys returns an error unless the encryption keys in raw, the content of a file, are all those that Secrets in etcd are encrypted
+// with: an archive without one of them is none that a snapshot can be restored with.
+func checkSavedKeys(opts Options, path string, raw []byte) error {
+	names, err := parseKeys(path, raw)
+	if err != nil {
+		return err
+	}
+	used, err := readState(filepath.Join(opts.etcdDir(), encryptionState))
+	if err != nil {
+		return err
+	}
+	for _, key := range used.keys() {
+		if !slices.Contains(names, key) {
+			return fmt.Errorf("%s does not have key %s, with which Secrets in %s are encrypted; name the hub's --encryption-key-dir",
+				path, key, opts.etcdDir())
+		}
+	}
+	return nil
+}
+
+// checkNew returns an error if a file exists, or if that is unknown.
+func checkNew(path string) error {
+	exists, err := fileExists(path)
+	if exists {
 		return fmt.Errorf("%s exists already; choose another file, or remove it", path)
 	}
-	return writeFile(path, buffer.Bytes(), 0o600)
+	return err
 }

@@ -120,6 +120,9 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := makeKey(opts.encryptionKeyDir(), opts.keyPath(keyFiles[0])); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Remove(filepath.Join(opts.etcdDir(), encryptionState)); err != nil { // so that the keys are those of another hub
+		t.Fatal(err)
+	}
 	if err := SaveKeys(opts, others); err != nil {
 		t.Fatal(err)
 	}

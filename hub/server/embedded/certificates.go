@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -25,7 +26,7 @@ const adminName = "drover-hub-admin"
 // certificates are all the keys of the embedded API server. The files are read again by the API server and by clients when they change,
 // so that renewing a certificate does not need a restart.
 type certificates struct {
-	dir string
+	dir, etcdDir string
 
 	serverCA *filePair // signs the serving certificate; what clients trust
 	clientCA *filePair // signs client certificates; what the API server trusts
@@ -42,12 +43,12 @@ type filePair struct {
 	certFile, keyFile string
 }
 
-// ensureCertificates reads or makes everything below dir and renews what ends soon.
-func ensureCertificates(dir string, now time.Time) (*certificates, error) {
+// ensureCertificates reads or makes everything below dir and renews what ends soon. The key of tokens is not made once etcd has data.
+func ensureCertificates(dir, etcdDir string, now time.Time) (*certificates, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making %s: %w", dir, err)
 	}
-	c := &certificates{dir: dir, serviceAccountKeyFile: filepath.Join(dir, "service-account.key")}
+	c := &certificates{dir: dir, etcdDir: etcdDir, serviceAccountKeyFile: filepath.Join(dir, "service-account.key")}
 	var err error
 	pair := func(name string, req pki.Request, signer *filePair) *filePair {
 		if err != nil {
@@ -77,7 +78,7 @@ func ensureCertificates(dir string, now time.Time) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.serviceAccountKey, err = ensureKey(c.serviceAccountKeyFile)
+	c.serviceAccountKey, err = ensureKey(c.serviceAccountKeyFile, etcdDir)
 	if err != nil {
 		return nil, fmt.Errorf("service account key: %w", err)
 	}
@@ -110,14 +111,18 @@ func ensurePair(base string, req pki.Request, signer *filePair, now time.Time) (
 	return p, errors.Join(writeKey(p.keyFile, pair.Key), writeFile(p.certFile, pair.CertPEM(), 0o600))
 }
 
-// ensureKey never replaces a key that exists: every service account token in the database is signed with it.
-func ensureKey(path string) (crypto.Signer, error) {
+// ensureKey never replaces a key that exists, nor one that was lost: every service account token in the database is signed with it.
+func ensureKey(path, etcdDir string) (crypto.Signer, error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		return pki.ParseKey(raw)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading: %w", err)
+	}
+	if used, err := fileExists(filepath.Join(etcdDir, "member")); used || err != nil {
+		return nil, cmp.Or(err, fmt.Errorf("%s is missing, and the tokens of all machines in %s are signed with it; restore the file from your "+
+			"backup of keys", path, etcdDir))
 	}
 	key, err := pki.NewKey()
 	if err != nil {
@@ -178,7 +183,7 @@ func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger, kubeconf
 // renew renews what ends soon. The kubeconfig is written again unless the administrator's certificate is still the one that was written
 // there. renew returns the one that is there now.
 func (c *certificates) renew(now time.Time, kubeconfig string, config *rest.Config, written *x509.Certificate) (*x509.Certificate, error) {
-	renewed, err := ensureCertificates(c.dir, now)
+	renewed, err := ensureCertificates(c.dir, c.etcdDir, now)
 	if err != nil || renewed.admin.Cert.Equal(written) {
 		return written, err
 	}

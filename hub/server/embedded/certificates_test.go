@@ -3,6 +3,7 @@ package embedded
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestRenewKubeconfig(t *testing.T) {
 	const day = 24 * time.Hour
 	dir, issued := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	path := filepath.Join(dir, AdminKubeconfig)
-	certs, err := ensureCertificates(filepath.Join(dir, "tls"), issued)
+	certs, err := ensureCertificates(filepath.Join(dir, "tls"), filepath.Join(dir, "etcd"), issued)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,5 +44,32 @@ func TestRenewKubeconfig(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("at %s: %v, %v", tt.at, info, err)
 		}
+	}
+}
+
+// TestLostTokenKey: where etcd has data, a key that was lost is not replaced, neither at a start nor while the hub runs. With another one no
+// machine could connect.
+func TestLostTokenKey(t *testing.T) {
+	dir := t.TempDir()
+	tlsDir, etcdDir := filepath.Join(dir, "tls"), filepath.Join(dir, "etcd")
+	if err := os.MkdirAll(etcdDir, 0o700); err != nil { // a first start that ended before etcd had data
+		t.Fatal(err)
+	}
+	certs, err := ensureCertificates(tlsDir, etcdDir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(etcdDir, "member"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(certs.serviceAccountKeyFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ensureCertificates(tlsDir, etcdDir, time.Now()); err == nil ||
+		!strings.Contains(err.Error(), certs.serviceAccountKeyFile+" is missing") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(certs.serviceAccountKeyFile); err == nil {
+		t.Error("another key was created")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,15 @@ func holder(file *os.File) string {
 		return ""
 	}
 	return " (process " + pid + ")"
+}
+
+// fileExists reports whether a file or directory exists. It fails if that is unknown, for instance since a right is missing.
+func fileExists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // writeFile replaces path with content as a whole: a reader, or a start after a power cut, sees the old file or the new one.

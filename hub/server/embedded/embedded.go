@@ -111,7 +111,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	undo.add(func() { _ = listener.Close() })
 
-	certs, err := ensureCertificates(filepath.Join(opts.DataDir, "tls"), time.Now())
+	certs, err := ensureCertificates(filepath.Join(opts.DataDir, "tls"), opts.etcdDir(), time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("preparing certificates: %w", err)
 	}

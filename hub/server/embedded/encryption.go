@@ -66,19 +66,15 @@ func ensureEncryption(keyDir, etcdDir string) (*encryption, error) {
 		return nil, err
 	}
 	e := &encryption{configFile: filepath.Join(keyDir, EncryptionConfig), stateFile: filepath.Join(etcdDir, encryptionState)}
-	var before state
-	raw, err := os.ReadFile(e.stateFile)
-	if err == nil {
-		err = json.Unmarshal(raw, &before)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading %s: %w", e.stateFile, err)
+	before, err := readState(e.stateFile)
+	if err != nil {
+		return nil, err
 	}
 	keys, err := readKeys(e.configFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before.Key != "":
-		return nil, fmt.Errorf("%s is missing, and the Secrets in %s are encrypted with key %s of it; restore the file from your backup of keys",
-			e.configFile, etcdDir, before.Key)
+		return nil, fmt.Errorf("%s is missing, and the Secrets in %s are encrypted with key %s of it; name the directory of the keys with "+
+			"--encryption-key-dir, or restore the file from your backup of keys", e.configFile, etcdDir, before.Key)
 	case errors.Is(err, fs.ErrNotExist):
 		if keys, err = makeKey(keyDir, e.configFile); err != nil {
 			return nil, err
@@ -117,6 +113,18 @@ func (s state) keys() []string {
 		return nil
 	}
 	return append([]string{s.Key}, s.Previous...)
+}
+
+// readState reads an encryptionState file; one that does not exist names no keys.
+func readState(path string) (s state, err error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return state{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return s, nil
 }
 
 func (e *encryption) writeState(s state) error {

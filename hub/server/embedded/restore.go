@@ -39,7 +39,9 @@ func Restore(opts Options, snapshotFile, keysFile string) error {
 		return err
 	}
 	defer lock.release()
-	if _, err := os.Stat(opts.etcdDir()); !errors.Is(err, fs.ErrNotExist) {
+	if exists, err := fileExists(opts.etcdDir()); err != nil {
+		return err
+	} else if exists {
 		return fmt.Errorf("%s exists already; %s, or move all of %s away", opts.etcdDir(), restoreElsewhere, opts.DataDir)
 	}
 	if err := checkKeyDir(opts.encryptionKeyDir(), opts.etcdDir()); err != nil {
@@ -59,7 +61,7 @@ func Restore(opts Options, snapshotFile, keysFile string) error {
 	if err := checkSnapshot(snapshotFile, names); err != nil {
 		return err
 	}
-	return restore(opts, snapshotFile, keys)
+	return restore(opts, snapshotFile, keys, names)
 }
 
 // restoreElsewhere is the advice where files of another hub are in the way.
@@ -84,8 +86,9 @@ func checkKeyFiles(opts Options, keys map[string][]byte, keysFile string) error 
 }
 
 // restore writes etcd's data beside their place, then the keys, and moves the data to their place last. A snapshot that turns out to be
-// damaged leaves nothing behind.
-func restore(opts Options, snapshotFile string, keys map[string][]byte) error {
+// damaged leaves nothing behind. The data say by which keys their Secrets are encrypted, names, so that a hub that is started with another
+// directory of keys refuses to start instead of creating a key.
+func restore(opts Options, snapshotFile string, keys map[string][]byte, names []string) error {
 	restoring := opts.etcdDir() + ".restoring"
 	if err := os.RemoveAll(restoring); err != nil {
 		return fmt.Errorf("removing what an interrupted restore has left: %w", err)
@@ -98,6 +101,10 @@ func restore(opts Options, snapshotFile string, keys map[string][]byte) error {
 	})
 	if err != nil {
 		return fmt.Errorf("restoring etcd from %s: %w", snapshotFile, err)
+	}
+	e := &encryption{stateFile: filepath.Join(restoring, encryptionState)}
+	if err := e.writeState(state{Key: names[0], Previous: names[1:]}); err != nil {
+		return err
 	}
 	for _, name := range keyFiles {
 		target := opts.keyPath(name)

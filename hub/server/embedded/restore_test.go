@@ -125,6 +125,52 @@ func TestRestoreKeysInEtcd(t *testing.T) {
 	}
 }
 
+// TestRestoredKeyDir: a hub that is started without the directory of the keys that it was restored into, refuses to start. If it created
+// another key, it could read no Secret, and would want that key from then on.
+func TestRestoredKeyDir(t *testing.T) {
+	_, data, keys := saveTestBackup(t, writeNothing)
+	opts := Options{DataDir: filepath.Join(t.TempDir(), "data"), EncryptionKeyDir: filepath.Join(t.TempDir(), "keys")}
+	if err := Restore(opts, data, keys); err != nil {
+		t.Fatal(err)
+	}
+	without := Options{DataDir: opts.DataDir}
+	_, err := ensureEncryption(without.encryptionKeyDir(), without.etcdDir())
+	if err == nil || !strings.Contains(err.Error(), "is missing") || !strings.Contains(err.Error(), "--encryption-key-dir") {
+		t.Errorf("without the directory of the keys: %v", err)
+	}
+	if _, err := os.Stat(without.encryptionKeyDir()); err == nil {
+		t.Error("another key was created")
+	}
+	if e, err := ensureEncryption(opts.encryptionKeyDir(), opts.etcdDir()); err != nil || !e.rewrite {
+		t.Errorf("with the directory of the keys: %+v, %v", e, err)
+	}
+}
+
+// TestSaveOtherKeys: keys that do not decrypt the hub's Secrets are not saved as if they did.
+func TestSaveOtherKeys(t *testing.T) {
+	opts, _, _ := saveTestBackup(t, writeNothing)
+	if _, err := ensureEncryption(opts.encryptionKeyDir(), opts.etcdDir()); err != nil { // as the hub does when it starts
+		t.Fatal(err)
+	}
+	target := filepath.Join(t.TempDir(), "keys.tar")
+	without := Options{DataDir: opts.DataDir}
+	if err := SaveKeys(without, target); err == nil || !strings.Contains(err.Error(), "--encryption-key-dir") {
+		t.Errorf("no keys in the default directory: %v", err)
+	}
+	if _, err := makeKey(without.encryptionKeyDir(), without.keyPath(keyFiles[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveKeys(without, target); err == nil || !strings.Contains(err.Error(), "--encryption-key-dir") {
+		t.Errorf("other keys in the default directory: %v", err)
+	}
+	if _, err := os.Stat(target); err == nil {
+		t.Error("an archive was written")
+	}
+	if err := SaveKeys(opts, target); err != nil {
+		t.Error(err)
+	}
+}
+
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

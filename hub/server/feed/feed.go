@@ -68,13 +68,31 @@ func remote(location string) bool {
 	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
 }
 
+// Read returns the release data at a location. Unlike Load it fails where a URL cannot be fetched.
+func Read(ctx context.Context, location string) (*release.Catalog, error) {
+	if err := Check(location); err != nil {
+		return nil, err
+	}
+	f := &Feed{Location: location, Catalog: &release.Catalog{}, Logger: slog.New(slog.DiscardHandler)}
+	if remote(location) {
+		return f.Catalog, f.fetch(ctx)
+	}
+	return f.Catalog, f.read()
+}
+
 // NeedLeaderElection is false: each replica of the hub renders.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
 // Load gives the catalog its first data, before anything is rendered: the file's, or what was fetched last. Without that it fetches, and
-// a hub that cannot reach the URL starts with what it was built with.
+// a hub that cannot reach the URL starts with what it was built with. What was fetched before the location became a file is removed: it is
+// not what the hub renders with.
 func (f *Feed) Load(ctx context.Context) error {
 	if !remote(f.Location) {
+		if f.CacheFile != "" {
+			if err := os.Remove(f.CacheFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+				f.Logger.Warn("Release data of an earlier start cannot be removed", "file", f.CacheFile, "error", err)
+			}
+		}
 		return f.read()
 	}
 	if f.CacheFile != "" {

@@ -161,6 +161,46 @@ func TestURLUnreachable(t *testing.T) {
 	}
 }
 
+// TestRead: a command that needs the data gets an error where the hub would go on without.
+func TestRead(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/data.json" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(first))
+	}))
+	defer server.Close()
+	if catalog, err := Read(t.Context(), server.URL+"/data.json"); err != nil || !knows(t, catalog, "one") {
+		t.Errorf("not read: %v", err)
+	}
+	for location, want := range map[string]string{
+		server.URL + "/missing":                    "404",
+		filepath.Join(t.TempDir(), "missing.json"): "no such file",
+		"ftp://example.com/data.json":              "is not supported",
+	} {
+		if _, err := Read(t.Context(), location); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", location, err, want)
+		}
+	}
+}
+
+// TestFileAfterURL: a command finds no data that a hub with a file once fetched, since it does not render with them.
+func TestFileAfterURL(t *testing.T) {
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "data.json"), filepath.Join(dir, "release-data.json")
+	write(t, file, first)
+	write(t, cache, first)
+	f, _ := newFeed(t, file)
+	f.CacheFile = cache
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(cache); !os.IsNotExist(err) {
+		t.Errorf("what was fetched is still there: %v", err)
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,19 @@ func Get(ctx context.Context, from client.Reader, key client.ObjectKey, into cli
 		return false, fmt.Errorf("reading %s %s: %w", KindOf(into), name(key), err)
 	}
 	return true, nil
+}
+
+// EnsureNamespace creates a namespace unless it exists. Where it exists, it is no error either that it could not be created, for instance since
+// a right is missing, or since the database has no room. c must not read from a cache.
+func EnsureNamespace(ctx context.Context, c client.Client, namespace string) error {
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if found, _ := Get(ctx, c, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); found {
+		return nil
+	}
+	return fmt.Errorf("creating namespace %s: %w", namespace, err)
 }
 
 // Delete deletes an object; one that does not exist is no error.

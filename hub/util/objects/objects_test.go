@@ -52,3 +52,24 @@ func TestObjects(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// TestEnsureNamespace: a namespace that exists is enough, whatever a creation ends with. An API server without room answers each with an
+// error of its database.
+func TestEnsureNamespace(t *testing.T) {
+	full := errors.New("etcdserver: mvcc: database space exceeded")
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).Build()
+	failing := interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return full },
+	})
+	if err := EnsureNamespace(t.Context(), failing, "drover-system"); !errors.Is(err, full) {
+		t.Errorf("it does not exist and cannot be created: %v", err)
+	}
+	for range 2 {
+		if err := EnsureNamespace(t.Context(), c, "drover-system"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := EnsureNamespace(t.Context(), failing, "drover-system"); err != nil {
+		t.Errorf("it exists: %v", err)
+	}
+}
