@@ -84,6 +84,7 @@ func (d runDir) runChild(ctx context.Context, command Command) (Result, error) {
 	}
 	result, err := runChild(ctx, command, d.outputWriters(command.Progress))
 	if err == nil {
+		syncDisks()
 		d.writeResult(result)
 	}
 	return result, err

@@ -179,6 +179,10 @@ func (d runDir) result() (result Result, found bool, err error) {
 	return result, true, err
 }
 
+// syncDisks writes to the disks what a program has changed, wherever that is. A program with a result does not run again, so none of that
+// may be lost in a power cut.
+func syncDisks() { unix.Sync() }
+
 // writeResult records the result of a child without syncing it: it survives the agent but not a power cut, after which the program runs
 // again.
 func (d runDir) writeResult(result Result) {

@@ -55,7 +55,9 @@ func Shim(dir string) error {
 	result := s.run(spec)
 	name := resultFile
 	if s.stopped {
-		name = stoppedFile
+		name = stoppedFile // it runs again
+	} else {
+		syncDisks()
 	}
 	if err := s.writeResult(name, result); err != nil {
 		return err

@@ -43,6 +43,25 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
+// TestPowerCutAfterAnInstruction takes the power away when a plan has just been applied, with everything lost that is not on the disk. What
+// its program has written is there: the program does not run again. It runs alone: another host that syncs syncs this one's disk too.
+func TestPowerCutAfterAnInstruction(t *testing.T) {
+	n := newNode(t, "powerdone", varDir)
+	n.connect()
+	n.install()
+	written := varDir + "/written"
+	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{shell("install", "echo ran >>"+written)}})
+	n.ended()
+	must(t, n.Kill())
+	must(t, n.Boot(t.Context()))
+	if status := n.ended(); status.State != plans.StateSucceeded || status.AppliedChecksum != checksum {
+		t.Errorf("got %+v", status)
+	}
+	if got := n.read(written); got != "ran\n" {
+		t.Errorf("after the power cut the file of the program says %q", got)
+	}
+}
+
 // TestPowerCutAfterAnImage takes the power away when an image has just been unpacked and its program runs, with everything lost that is not
 // on the disk yet. The image is whole all the same when its program runs again. It runs alone: another host that syncs syncs this one's
 // disk too.

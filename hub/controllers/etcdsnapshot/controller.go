@@ -130,11 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter}, err
 }
 
-// nodeExists reports whether the cache of a cluster has a Node.
-func (r *Reconciler) nodeExists(ctx context.Context, cluster client.ObjectKey, name string) (bool, error) {
+// nodeCreated is when a Node in the cache of a cluster was created; zero if there is none.
+func (r *Reconciler) nodeCreated(ctx context.Context, cluster client.ObjectKey, name string) (time.Time, error) {
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
-	return objects.Get(ctx, reader, client.ObjectKey{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy)
+	node := &corev1.Node{}
+	_, err = objects.Get(ctx, reader, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	return node.CreationTimestamp.Time, err
 }

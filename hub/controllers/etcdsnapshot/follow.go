@@ -171,15 +171,11 @@ func (r *Reconciler) miss(ctx context.Context, snapshot *rkev1.ETCDSnapshot, n *
 	if err := r.setMissing(ctx, snapshot, true); err != nil {
 		return 0, err
 	}
-	gone, err := n.gone(ctx, snapshot)
+	end, err := n.deletion(ctx, snapshot)
 	if err != nil {
 		return 0, err
 	}
-	limit := removedAfter
-	if gone {
-		limit = lostAfter
-	}
-	if left := limit - r.Now().Sub(snapshot.Status.MissingSince.Time); left > 0 {
+	if left := end.Sub(r.Now()); left > 0 {
 		return left, nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting an ETCDSnapshot that the cluster does not list", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot),
@@ -210,7 +206,8 @@ type nodes struct {
 	r        *Reconciler
 	cluster  client.ObjectKey
 	machines map[string]*clusterv1.Machine
-	absent   map[string]bool
+	// known has when each Node was created; zero for one that is gone.
+	known map[string]time.Time
 	// checksums are those that machines have reported, by Machine and file; nil until they are read.
 	checksums map[string]map[string]string
 }
@@ -261,22 +258,42 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 	return n.machines[node], nil
 }
 
+// deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that was gone and is there again lists its files some time later.
+func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
+	since := snapshot.Status.MissingSince.Time
+	created, needed, err := n.created(ctx, snapshot)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case needed && created.IsZero():
+		return since.Add(lostAfter), nil
+	case created.After(since):
+		since = created
+	}
+	return since.Add(removedAfter), nil
+}
+
 // gone reports whether the node that has a snapshot is gone; never for one in a bucket.
 func (n *nodes) gone(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (bool, error) {
+	created, needed, err := n.created(ctx, snapshot)
+	return needed && created.IsZero(), err
+}
+
+// created is when the Node that has a snapshot was created; zero if it is gone. It is not needed for a snapshot in a bucket.
+func (n *nodes) created(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (created time.Time, needed bool, err error) {
 	node := snapshot.SnapshotFile.NodeName
 	if snapshot.SnapshotFile.S3 != nil || node == "" {
-		return false, nil
+		return time.Time{}, false, nil
 	}
-	if absent, ok := n.absent[node]; ok {
-		return absent, nil
+	if created, ok := n.known[node]; ok {
+		return created, true, nil
 	}
-	exists, err := n.r.nodeExists(ctx, n.cluster, node)
-	if err != nil {
-		return false, fmt.Errorf("reading Node %s of Cluster %s: %w", node, n.cluster, err)
+	if created, err = n.r.nodeCreated(ctx, n.cluster, node); err != nil {
+		return time.Time{}, true, fmt.Errorf("reading Node %s of Cluster %s: %w", node, n.cluster, err)
 	}
-	if n.absent == nil {
-		n.absent = map[string]bool{}
+	if n.known == nil {
+		n.known = map[string]time.Time{}
 	}
-	n.absent[node] = !exists
-	return !exists, nil
+	n.known[node] = created
+	return created, true, nil
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/index"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -65,4 +68,41 @@ func TestForgetsDeleted(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("reading the deleted snapshot: %v", err)
 	}
+}
+
+// TestNodeIsBack: an ETCDSnapshot is not deleted as soon as the Node that has its file is there again, since it lists the file a little later.
+func TestNodeIsBack(t *testing.T) {
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
+	missed := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	now := missed.Add(24 * time.Hour)
+	for name, tt := range map[string]struct {
+		node *corev1.Node
+		left time.Duration
+	}{
+		"gone":                          {nil, lostAfter - 24*time.Hour},
+		"there all the time":            {nodeOf(missed.Add(-time.Hour)), 0},
+		"back for a minute":             {nodeOf(now.Add(-time.Minute)), removedAfter - time.Minute},
+		"back for as long as is waited": {nodeOf(now.Add(-removedAfter)), 0},
+	} {
+		since := metav1.NewTime(missed)
+		snapshot := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-a"},
+			SnapshotFile: rkev1.ETCDSnapshotFile{NodeName: "n"}, Status: rkev1.ETCDSnapshotStatus{Missing: true, MissingSince: &since}}
+		key := client.ObjectKey{Namespace: "fleet", Name: "c"}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(snapshot).Build()
+		remote := fake.NewClientBuilder().WithScheme(scheme)
+		if tt.node != nil {
+			remote.WithObjects(tt.node)
+		}
+		r := &Reconciler{Client: c, ClusterCache: clustercache.NewFakeClusterCache(remote.Build(), key), Now: func() time.Time { return now },
+			applied: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+		left, err := r.miss(t.Context(), snapshot, &nodes{r: r, cluster: key})
+		deleted := apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot))
+		if err != nil || left != tt.left || deleted != (left == 0) {
+			t.Errorf("%s: %s are left, want %s; deleted: %t, %v", name, left, tt.left, deleted, err)
+		}
+	}
+}
+
+func nodeOf(created time.Time) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(created)}}
 }

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -26,27 +27,46 @@ func cacheOptions() clustercache.CacheOptions {
 	return options
 }
 
-// nodesByIndex is the ClusterCache of the Machine controller. Upstream's finds the Node of a Machine by the index of provider IDs, and
-// where that has none it looks at a copy of each Node of the cluster, in case that there is no index: for as long as Machines wait for
-// their Nodes, each reconcile of one would cost the more, the more Nodes there are. The caches of this hub have the index.
-type nodesByIndex struct{ clustercache.ClusterCache }
+// machineNodes is the ClusterCache of the Machine controller, without what that does for nothing.
+//
+// Upstream's finds the Node of a Machine by the index of provider IDs, and where that has none it looks at a copy of each Node of the
+// cluster, in case that there is no index: for as long as Machines wait for their Nodes, each reconcile of one would cost the more, the more
+// Nodes there are. The caches of this hub have the index.
+//
+// And it patches the Node of a Machine that no controller owns, as a custom machine, in each reconcile: it takes the annotations that name
+// the owner for ones to remove, also where the Node has none.
+type machineNodes struct{ clustercache.ClusterCache }
 
 // GetClient implements clustercache.ClusterCache.
-func (c nodesByIndex) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+func (c machineNodes) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	remote, err := c.ClusterCache.GetClient(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	return indexedNodes{remote}, nil
+	return nodesClient{remote}, nil
 }
 
-type indexedNodes struct{ client.Client }
+type nodesClient struct{ client.Client }
 
 // List implements client.Reader. A list of all Nodes is empty.
-func (c indexedNodes) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c nodesClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if nodes, ok := list.(*corev1.NodeList); ok && len(opts) == 0 {
 		nodes.Items = nil
 		return nil
 	}
 	return c.Client.List(ctx, list, opts...)
+}
+
+// Patch implements client.Writer. A patch of a Node that would change nothing is not sent.
+func (c nodesClient) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, ok := object.(*corev1.Node); ok {
+		data, err := patch.Data(object)
+		if err != nil {
+			return err
+		}
+		if string(data) == fmt.Sprintf(`{"metadata":{"resourceVersion":%q}}`, object.GetResourceVersion()) {
+			return nil
+		}
+	}
+	return c.Client.Patch(ctx, object, patch, opts...)
 }

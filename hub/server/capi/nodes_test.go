@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -24,7 +26,7 @@ func TestNodesByIndex(t *testing.T) {
 	remote := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(node).
 		WithIndex(&corev1.Node{}, clustercache.NodeProviderIDIndex.Field, clustercache.NodeProviderIDIndex.ExtractValue).Build()
 	key := client.ObjectKey{Namespace: "fleet", Name: "c"}
-	c, err := nodesByIndex{clustercache.NewFakeClusterCache(remote, key)}.GetClient(t.Context(), key)
+	c, err := machineNodes{clustercache.NewFakeClusterCache(remote, key)}.GetClient(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +42,44 @@ func TestNodesByIndex(t *testing.T) {
 			t.Errorf("%s: %d Nodes, %v", name, len(nodes.Items), err)
 		}
 	}
-	if _, err := (nodesByIndex{clustercache.NewFakeClusterCache(remote, key)}).GetClient(t.Context(), client.ObjectKey{}); err == nil {
+	if _, err := (machineNodes{clustercache.NewFakeClusterCache(remote, key)}).GetClient(t.Context(), client.ObjectKey{}); err == nil {
 		t.Error("a cluster without a connection has a client")
+	}
+}
+
+// TestNodePatches: of the patches that the Machine controller makes in each reconcile of a Machine without a controlling owner, those that
+// change something are sent.
+func TestNodePatches(t *testing.T) {
+	sent := 0
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	remote := interceptor.NewClient(
+		fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(node).Build(), interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				sent++
+				return c.Patch(ctx, o, patch, opts...)
+			},
+		})
+	for _, tt := range []struct {
+		label string
+		sent  int
+	}{{"", 0}, {"a", 1}, {"a", 1}, {"b", 2}} {
+		if err := remote.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+			t.Fatal(err)
+		}
+		changed := node.DeepCopy()
+		if tt.label != "" {
+			changed.Labels = map[string]string{"example.com/label": tt.label}
+		}
+		patch := client.StrategicMergeFrom(node, client.MergeFromWithOptimisticLock{}) // as upstream's
+		if err := (nodesClient{remote}).Patch(t.Context(), changed, patch); err != nil {
+			t.Fatal(err)
+		}
+		if sent != tt.sent {
+			t.Errorf("label %q: %d patches were sent, want %d", tt.label, sent, tt.sent)
+		}
+	}
+	if err := remote.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || node.Labels["example.com/label"] != "b" {
+		t.Errorf("got %v, %v", node.Labels, err)
 	}
 }
 

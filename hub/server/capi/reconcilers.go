@@ -59,7 +59,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: nodesByIndex{quietNodes{cache}}, RemoteConditionsGracePeriod: conditionsGracePeriod,
+				Client: c, APIReader: reader, ClusterCache: machineNodes{quietNodes{cache}}, RemoteConditionsGracePeriod: conditionsGracePeriod,
 			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},
 		{"MachineSet", func() error {
