@@ -74,8 +74,8 @@ Type yes to continue: `
 	}
 }
 
-// TestDeletionStopsHalfWay: who waits for several deletions, of which one cannot be created, reads which were.
-func TestDeletionStopsHalfWay(t *testing.T) {
+// TestDeletionStopsEarly: who waits for several deletions, of which one cannot be created, reads which were.
+func TestDeletionStopsEarly(t *testing.T) {
 	created := 0
 	c := interceptor.NewClient(fakeAPI(t, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"},
 		Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}), interceptor.Funcs{
