@@ -91,7 +91,8 @@ func TestDeletionStopsEarly(t *testing.T) {
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
 	err := o.runFor(cmd, c, demoKey, deletions([]string{"a", "b", "c"})...)
-	if err == nil || !strings.Contains(err.Error(), "is gone") || !strings.Contains(err.Error(), "ETCDSnapshotDelete/demo-first") || created != 2 {
+	if err == nil || !strings.Contains(err.Error(), "is gone") || !strings.Contains(err.Error(), "ETCDSnapshotDelete/demo-first") ||
+		created != 2 {
 		t.Errorf("got %v after %d creations", err, created)
 	}
 }

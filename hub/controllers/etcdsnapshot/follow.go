@@ -258,7 +258,8 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 	return n.machines[node], nil
 }
 
-// deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that was gone and is there again lists its files some time later.
+// deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that was gone and is there again lists its files some time
+// later.
 func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
 	since := snapshot.Status.MissingSince.Time
 	created, needed, err := n.created(ctx, snapshot)

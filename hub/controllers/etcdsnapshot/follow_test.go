@@ -70,7 +70,8 @@ func TestForgetsDeleted(t *testing.T) {
 	}
 }
 
-// TestNodeIsBack: an ETCDSnapshot is not deleted as soon as the Node that has its file is there again, since it lists the file a little later.
+// TestNodeIsBack: an ETCDSnapshot is not deleted as soon as the Node that has its file is there again, since it lists the file a little
+// later.
 func TestNodeIsBack(t *testing.T) {
 	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
 	missed := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

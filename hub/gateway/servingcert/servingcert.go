@@ -127,7 +127,8 @@ func (i *Identity) warnOfExpiry(log logr.Logger) {
 	if left >= expiryWarning {
 		return
 	}
-	log = log.WithValues("Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName}, "expires", i.expires.UTC().Format(time.DateOnly))
+	log = log.WithValues("Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName},
+		"expires", i.expires.UTC().Format(time.DateOnly))
 	if left < 0 {
 		log.Error(nil, "The gateway's certificate authority has expired, and no machine can connect; replace it with the annotation "+
 			"rke.cattle.io/ca-rotation of the Secret: prepare, then switch, with a restart of all replicas after each; then run the "+
@@ -220,8 +221,8 @@ func (i *Identity) newSecret(ctx context.Context) (*corev1.Secret, error) {
 	}, nil
 }
 
-// servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire. A new one of
-// an authority that has expired would be no better.
+// servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire. A new one
+// of an authority that has expired would be no better.
 func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
 	names := i.names
 	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {

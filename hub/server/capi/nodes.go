@@ -30,8 +30,8 @@ func cacheOptions() clustercache.CacheOptions {
 // machineNodes is the ClusterCache of the Machine controller, without what that does for nothing.
 //
 // Upstream's finds the Node of a Machine by the index of provider IDs, and where that has none it looks at a copy of each Node of the
-// cluster, in case that there is no index: for as long as Machines wait for their Nodes, each reconcile of one would cost the more, the more
-// Nodes there are. The caches of this hub have the index.
+// cluster, in case that there is no index: for as long as Machines wait for their Nodes, each reconcile of one would cost the more, the
+// more Nodes there are. The caches of this hub have the index.
 //
 // And it patches the Node of a Machine that no controller owns, as a custom machine, in each reconcile: it takes the annotations that name
 // the owner for ones to remove, also where the Node has none.

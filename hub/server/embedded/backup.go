@@ -128,8 +128,8 @@ func SaveKeys(opts Options, path string) error {
 	return writeFile(path, buffer.Bytes(), 0o600)
 }
 
-// checkSavedKeys returns an error unless the encryption keys in raw, the content of a file, are all those that Secrets in etcd are encrypted
-// with: an archive without one of them is none that a snapshot can be restored with.
+// checkSavedKeys returns an error unless the encryption keys in raw, the content of a file, are all those that Secrets in etcd are
+// encrypted with: without one of them an archive is none that a snapshot can be restored with.
 func checkSavedKeys(opts Options, path string, raw []byte) error {
 	names, err := parseKeys(path, raw)
 	if err != nil {

@@ -47,8 +47,8 @@ func TestRenewKubeconfig(t *testing.T) {
 	}
 }
 
-// TestLostTokenKey: where etcd has data, a key that was lost is not replaced, neither at a start nor while the hub runs. With another one no
-// machine could connect.
+// TestLostTokenKey: where etcd has data, a key that was lost is not replaced, neither at a start nor while the hub runs. With another one
+// no machine could connect.
 func TestLostTokenKey(t *testing.T) {
 	dir := t.TempDir()
 	tlsDir, etcdDir := filepath.Join(dir, "tls"), filepath.Join(dir, "etcd")

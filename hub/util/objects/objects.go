@@ -28,8 +28,8 @@ func Get(ctx context.Context, from client.Reader, key client.ObjectKey, into cli
 	return true, nil
 }
 
-// EnsureNamespace creates a namespace unless it exists. Where it exists, it is no error either that it could not be created, for instance since
-// a right is missing, or since the database has no room. c must not read from a cache.
+// EnsureNamespace creates a namespace unless it exists. Where it exists, it is no error either that it could not be created, for instance
+// since a right is missing, or since the database has no room. c must not read from a cache.
 func EnsureNamespace(ctx context.Context, c client.Client, namespace string) error {
 	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if err == nil || apierrors.IsAlreadyExists(err) {
