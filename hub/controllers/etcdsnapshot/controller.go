@@ -130,13 +130,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter}, err
 }
 
-// nodeCreated is when a Node in the cache of a cluster was created; zero if there is none.
-func (r *Reconciler) nodeCreated(ctx context.Context, cluster client.ObjectKey, name string) (time.Time, error) {
+// node is a Node in the cache of a cluster, which must not be changed; nil if there is none.
+func (r *Reconciler) node(ctx context.Context, cluster client.ObjectKey, name string) (*corev1.Node, error) {
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
 	node := &corev1.Node{}
-	_, err = objects.Get(ctx, reader, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
-	return node.CreationTimestamp.Time, err
+	if found, err := objects.Get(ctx, reader, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil || !found {
+		return nil, err
+	}
+	return node, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -206,8 +207,8 @@ type nodes struct {
 	r        *Reconciler
 	cluster  client.ObjectKey
 	machines map[string]*clusterv1.Machine
-	// known has when each Node was created; zero for one that is gone.
-	known map[string]time.Time
+	// known are Nodes; nil for one that is gone.
+	known map[string]*corev1.Node
 	// checksums are those that machines have reported, by Machine and file; nil until they are read.
 	checksums map[string]map[string]string
 }
@@ -262,39 +263,35 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 // later.
 func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
 	since := snapshot.Status.MissingSince.Time
-	created, needed, err := n.created(ctx, snapshot)
+	gone, err := n.gone(ctx, snapshot)
 	switch {
 	case err != nil:
 		return time.Time{}, err
-	case needed && created.IsZero():
+	case gone:
 		return since.Add(lostAfter), nil
-	case created.After(since):
-		since = created
+	}
+	if node := n.known[snapshot.SnapshotFile.NodeName]; node != nil && node.CreationTimestamp.After(since) {
+		since = node.CreationTimestamp.Time
 	}
 	return since.Add(removedAfter), nil
 }
 
 // gone reports whether the node that has a snapshot is gone; never for one in a bucket.
 func (n *nodes) gone(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (bool, error) {
-	created, needed, err := n.created(ctx, snapshot)
-	return needed && created.IsZero(), err
-}
-
-// created is when the Node that has a snapshot was created; zero if it is gone. It is not needed for a snapshot in a bucket.
-func (n *nodes) created(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (created time.Time, needed bool, err error) {
-	node := snapshot.SnapshotFile.NodeName
-	if snapshot.SnapshotFile.S3 != nil || node == "" {
-		return time.Time{}, false, nil
+	name := snapshot.SnapshotFile.NodeName
+	if snapshot.SnapshotFile.S3 != nil || name == "" {
+		return false, nil
 	}
-	if created, ok := n.known[node]; ok {
-		return created, true, nil
+	if node, ok := n.known[name]; ok {
+		return node == nil, nil
 	}
-	if created, err = n.r.nodeCreated(ctx, n.cluster, node); err != nil {
-		return time.Time{}, true, fmt.Errorf("reading Node %s of Cluster %s: %w", node, n.cluster, err)
+	node, err := n.r.node(ctx, n.cluster, name)
+	if err != nil {
+		return false, fmt.Errorf("reading Node %s of Cluster %s: %w", name, n.cluster, err)
 	}
 	if n.known == nil {
-		n.known = map[string]time.Time{}
+		n.known = map[string]*corev1.Node{}
 	}
-	n.known[node] = created
-	return created, true, nil
+	n.known[name] = node
+	return node == nil, nil
 }
