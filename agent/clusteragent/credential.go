@@ -221,7 +221,8 @@ func (m *credentialManager) run(ctx context.Context) {
 		wait := maxRenewalDelay
 		m.mu.Lock()
 		if m.current.Credential != "" && m.current.Credential != m.refused {
-			wait = max(time.Until(m.renewAt), time.Second)
+			// No longer than maxRenewalDelay: the clock may be set meanwhile, or the machine be suspended.
+			wait = min(max(time.Until(m.renewAt), time.Second), maxRenewalDelay)
 		}
 		m.mu.Unlock()
 		if retry.Sleep(ctx, max(wait, delay)) != nil {

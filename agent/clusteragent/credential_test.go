@@ -300,6 +300,34 @@ func TestRenewalWithClockAhead(t *testing.T) {
 	})
 }
 
+// TestRenewalAfterTheClockWasSet: a clock that was days behind when the agent got its credential does not put off the renewal for days.
+func TestRenewalAfterTheClockWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored := &memory{readErr: errors.New("unreachable")}
+		k := newCredentialManager(stored, nil, "", slog.New(slog.DiscardHandler))
+		days := time.Now().Add(10 * 24 * time.Hour)
+		k.current = identity{Agent: agentID, Credential: "c", ExpiresAt: days.Add(8 * time.Hour), RenewAfter: days}
+		k.renewAt = days
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.run(ctx)
+		}()
+		synctest.Wait()
+		k.mu.Lock()
+		k.renewAt = time.Now() // as with the clock set
+		k.mu.Unlock()
+		time.Sleep(maxRenewalDelay + time.Second)
+		synctest.Wait()
+		if stored.reads == 0 {
+			t.Error("it is not renewed")
+		}
+		cancel()
+		<-done
+	})
+}
+
 // A failure with an expired credential is retried after a growing delay, and not before the hub wants it.
 func TestRenewalBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -54,6 +54,14 @@ type cachedImage struct {
 	Used time.Time `json:"used"`
 }
 
+// lastUse is Used, or zero where that is yet to come: it was noted while the clock was ahead, and must not displace what is used now.
+func (i cachedImage) lastUse(now time.Time) time.Time {
+	if i.Used.After(now) {
+		return time.Time{}
+	}
+	return i.Used
+}
+
 func decodeCacheIndex(raw []byte) (cacheIndex, error) {
 	var index cacheIndex
 	if err := json.Unmarshal(raw, &index); err != nil {
@@ -170,7 +178,8 @@ func (c *cache) collect(freeDisk bool) {
 func (c *cache) selectKept(index *cacheIndex, names []string, bounds retention) map[string]bool {
 	kept, manifests := map[string]bool{}, map[v1.Hash]bool{}
 	var total int64
-	slices.SortStableFunc(index.Images, func(a, b cachedImage) int { return b.Used.Compare(a.Used) })
+	now := time.Now()
+	slices.SortStableFunc(index.Images, func(a, b cachedImage) int { return b.lastUse(now).Compare(a.lastUse(now)) })
 	index.Images = slices.DeleteFunc(index.Images, func(image cachedImage) bool {
 		var added int64
 		for _, name := range image.Files {

@@ -84,6 +84,21 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// TestClockWasAhead has images whose last use was noted while the clock was years ahead. They do not displace the one that is used now.
+func TestClockWasAhead(t *testing.T) {
+	image := func(n int, used time.Duration) cachedImage {
+		return cachedImage{Image: fmt.Sprint("image", n), Manifest: v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%064x", n)},
+			Files: []string{fmt.Sprint(n)}, Used: time.Now().Add(used)}
+	}
+	const year = 365 * 24 * time.Hour
+	index := cacheIndex{Images: []cachedImage{image(1, year), image(2, 2*year), image(3, -time.Minute)}}
+	s := cached(t, defaultRetention, index, "1", "2", "3")
+	s.cache.collect(false)
+	if diff := cmp.Diff([]string{"1", "3"}, files(t, s)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestDamagedIndexCostsFetchingAgain(t *testing.T) {
 	h := newRegistry(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))

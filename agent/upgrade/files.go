@@ -106,9 +106,10 @@ func (f files) install(sum string) error {
 	return nil
 }
 
-// restore puts the previous binary back, unless somebody else has installed another one than that of the upgrade.
+// restore puts the previous binary back, unless somebody else has installed another one than that of the upgrade. One that is missing, or
+// cannot be read, is replaced too: nobody would ever start this machine's agent again.
 func (f files) restore(s state) error {
-	if f.checksumOf(f.program) != s.New {
+	if installed := f.checksumOf(f.program); installed != "" && installed != s.New {
 		return nil
 	}
 	return f.install(s.Previous)

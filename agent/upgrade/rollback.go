@@ -98,7 +98,7 @@ func Rollback(ctx context.Context, h host.Host, stateDirectory, unitDirectory st
 	switch installed := f.checksumOf(s.Program); {
 	case s.Phase == phaseRolledBack && installed == s.Previous:
 		// It was interrupted before the agent was restarted, or before it could clean up.
-	case installed != s.New || s.Phase != phaseTrial && s.Phase != phaseRolledBack:
+	case installed != "" && installed != s.New || s.Phase != phaseTrial && s.Phase != phaseRolledBack:
 		// It has ended, or not begun, or somebody has installed another agent. The agent itself finds out which.
 		return f.cleanUp(ctx, s)
 	case s.Phase == phaseTrial:

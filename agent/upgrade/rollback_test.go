@@ -80,6 +80,23 @@ func TestRollbackThatIsKilled(t *testing.T) {
 	})
 }
 
+// TestRollbackOfAMissingBinary has a new agent that does not reach the hub, and whose binary is gone, as when a virus scanner has moved it.
+func TestRollbackOfAMissingBinary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreachable[newBinary] = true
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(time.Minute)
+		if err := w.host.Remove(program); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.check(oldBinary, rolledBack)
+		w.end()
+	})
+}
+
 // TestReplacedAgentDoesNothing has a hub that asks for something at the moment at which the agent is replaced.
 func TestReplacedAgentDoesNothing(t *testing.T) {
 	for range 20 {

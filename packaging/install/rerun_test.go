@@ -314,6 +314,15 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestOtherFileSystemHangs has a machine on which a sync of all file systems does not end.
+func TestOtherFileSystemHangs(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	m.stub("sync", `[ "$1" = -f ] || echo hangs >>"$ROOT/synced"`)
+	if _, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok || m.read("synced") != "" {
+		t.Errorf("The script succeeds: %t, and syncs all file systems: %q", ok, m.read("synced"))
+	}
+}
+
 // TestDocumentMark has a configuration with the marks of a YAML document. The agent reads the first document only, so that all keys have to
 // be in it.
 func TestDocumentMark(t *testing.T) {

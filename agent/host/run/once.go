@@ -84,7 +84,9 @@ func (d runDir) runChild(ctx context.Context, command Command) (Result, error) {
 	}
 	result, err := runChild(ctx, command, d.outputWriters(command.Progress))
 	if err == nil {
-		syncDisks()
+		if result.ExitCode == 0 && !result.TimedOut {
+			syncDisks(ctx.Done())
+		}
 		d.writeResult(result)
 	}
 	return result, err

@@ -179,9 +179,35 @@ func (d runDir) result() (result Result, found bool, err error) {
 	return result, true, err
 }
 
-// syncDisks writes to the disks what a program has changed, wherever that is. A program with a result does not run again, so none of that
-// may be lost in a power cut.
-func syncDisks() { unix.Sync() }
+// syncLimit is for how long the disks are waited for when a program has ended.
+const syncLimit = 5 * time.Minute
+
+// syncDisks writes to the disks what a program that has succeeded has changed, wherever that is: it does not run again, so none of that may
+// be lost in a power cut. sync(2) waits for all file systems, also for one whose server is gone, and cannot be interrupted. So it is not
+// waited for any longer after syncLimit, or when stop is closed because the agent or the machine stops.
+func syncDisks(stop <-chan struct{}) {
+	if !endsWithin(syncLimit, stop, unix.Sync) {
+		fmt.Fprintln(os.Stderr, "The result of a program is recorded before all that it has written is on the disks")
+	}
+}
+
+// endsWithin calls do, and reports whether it has ended before the limit and before stop is closed. Otherwise it goes on.
+func endsWithin(limit time.Duration, stop <-chan struct{}, do func()) bool {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-stop:
+	case <-timer.C:
+	}
+	return false
+}
 
 // writeResult records the result of a child without syncing it: it survives the agent but not a power cut, after which the program runs
 // again.

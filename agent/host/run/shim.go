@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,10 +55,11 @@ func Shim(dir string) error {
 	systemd.Notify("READY=1")
 	result := s.run(spec)
 	name := resultFile
-	if s.stopped {
+	switch {
+	case s.stopped:
 		name = stoppedFile // it runs again
-	} else {
-		syncDisks()
+	case result.ExitCode == 0 && !result.TimedOut:
+		syncDisks(s.stop)
 	}
 	if err := s.writeResult(name, result); err != nil {
 		return err
@@ -70,9 +72,11 @@ func Shim(dir string) error {
 type shim struct {
 	dir      runDir
 	children chan os.Signal // SIGCHLD
-	stop     chan os.Signal // SIGTERM, SIGINT
-	pipes    *outputPipes
-	writers  *outputWriters
+	// stop is closed by SIGTERM and SIGINT, until release is called.
+	stop    <-chan struct{}
+	release context.CancelFunc
+	pipes   *outputPipes
+	writers *outputWriters
 	// progress is the progress file, nil if it could not be created. result is the file that becomes result.json or stopped.json.
 	progress *os.File
 	result   *os.File
@@ -92,9 +96,9 @@ func newShim(d runDir) (*shim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shim{dir: d, result: result, children: make(chan os.Signal, 1), stop: make(chan os.Signal, 1)}
+	stop, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	s := &shim{dir: d, result: result, children: make(chan os.Signal, 1), stop: stop.Done(), release: release}
 	signal.Notify(s.children, syscall.SIGCHLD)
-	signal.Notify(s.stop, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	// Orphans become children of the shim, so that nothing that the program starts escapes it.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -124,6 +128,7 @@ func (d runDir) reserveResult() (*os.File, error) {
 func (s *shim) close() {
 	s.progress.Close() // nil is fine
 	s.result.Close()
+	s.release()
 }
 
 // writeProgress overwrites the number of bytes. It only grows, so nothing needs to be truncated.

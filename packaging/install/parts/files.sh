@@ -76,8 +76,12 @@ hold_agent() {
 }
 
 # sync_disk runs before files are replaced and before the service starts: after a power cut at that moment, the machine must not boot with
-# half an agent.
-sync_disk() { sync || fail "Cannot sync the installed files to disk"; }
+# half an agent. Only the agent's file systems are synced: one whose server is gone would hold up this script forever. A version of sync
+# that cannot do that syncs all.
+sync_disk() {
+	sync -f "$bin_dir" "$config_dir" "$unit_dir" "${connection_file%/*}" 2>/dev/null || sync ||
+		fail "Cannot sync the installed files to disk"
+}
 
 put_in_place() {
 	write_config >"$work/config.yaml"

@@ -57,7 +57,7 @@ prepare_identity() {
 	printf '%s\n' "$id" >"$work/cattle-id"
 	put 0600 "$work/cattle-id" "$config_dir/cattle-id"
 	put 0600 "$work/machine-secret" "$config_dir/machine-secret"
-	sync || :
+	sync -f "$config_dir" 2>/dev/null || sync || :
 }
 
 # forget_identity removes what prepare_identity wrote, unless the hub may have received it.
