@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/util/connlimit"
@@ -112,8 +113,15 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	// Without it every client would log every warning of the API server; this one leaves out those that only Cluster API could act on.
 	config.WarningHandler = apiwarnings.DefaultHandler(logr.FromSlogHandler(logger.Handler()))
 
-	hub, err := server.New(ctx, config, opts.server(logger))
+	options := opts.server(logger)
+	if apiServer != nil {
+		options.Restored = apiServer.Restored()
+	}
+	hub, err := server.New(ctx, config, options)
 	if err != nil {
+		if apiServer != nil {
+			awaitCorrection(ctx, err, logger)
+		}
 		return interrupted(ctx, err)
 	}
 	go func() {
@@ -125,6 +133,23 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	}
 	logger.Info("Stopping hub")
 	return nil
+}
+
+// correctionTime is how long the embedded API server stays up for the correction of a Secret because of which the hub does not start.
+const correctionTime = time.Minute
+
+// awaitCorrection waits while an operator may correct a Secret because of which the hub does not start: nothing but this process serves
+// the API that has the Secret. The hub ends afterwards, and is started again by systemd or the operator.
+func awaitCorrection(ctx context.Context, err error, logger *slog.Logger) {
+	if _, stored := errors.AsType[pki.StoredError](err); !stored {
+		return
+	}
+	logger.Error("The hub does not start; its API server stays up for a while, so that the Secret can be corrected",
+		"duration", correctionTime.String(), "error", err)
+	select {
+	case <-time.After(correctionTime):
+	case <-ctx.Done():
+	}
 }
 
 // connect returns how to reach the Kubernetes API, and starts one where there is none.

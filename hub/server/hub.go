@@ -77,6 +77,9 @@ type Options struct {
 	// ReleaseDataCache is the file in which fetched release data is kept.
 	ReleaseDataCache string
 
+	// Restored is when the data of the API were restored from a backup; zero if they were not, or if that is unknown.
+	Restored time.Time
+
 	// Audit configures the audit log of users' requests to clusters.
 	Audit apiproxy.AuditOptions
 

@@ -79,6 +79,7 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 	if out.signer, err = signing.Ensure(ctx, direct, opts.Settings.SystemNamespace); err != nil {
 		return nil, err
 	}
+	out.signer.SetRestored(opts.Restored)
 	out.issuer, err = tokens.Ensure(ctx, direct, opts.Settings.SystemNamespace)
 	return out, err
 }

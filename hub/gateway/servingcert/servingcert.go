@@ -163,20 +163,20 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 	}
 	if missing {
 		if secret, err = i.newSecret(ctx); err != nil {
-			return err
+			return pki.StoredError{Err: err}
 		}
 	}
 	rotated := false
 	if i.ca == nil {
 		// Only at the start: everything else that holds the authorities' certificates gets them then.
 		if rotated, err = i.rotate(ctx, secret); err != nil {
-			return err
+			return pki.StoredError{Err: err}
 		}
 	}
 	ca, err := pki.Parse(secret.Data[caCertKey], secret.Data[caKeyKey])
 	if err != nil {
-		return fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not replaced: %w",
-			caCertKey, caKeyKey, err)
+		return pki.StoredError{Err: fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not "+
+			"replaced: %w", caCertKey, caKeyKey, err)}
 	}
 	i.expires = ca.Cert.NotAfter
 	serving, changed, err := i.servingPair(secret, ca)

@@ -2,6 +2,7 @@ package servingcert
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,32 @@ func TestWarnsOfExpiry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStoredErrors: what an operator has to correct in the Secret is distinguished from an API that does not answer.
+func TestStoredErrors(t *testing.T) {
+	i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now}
+	good, err := i.newSecret(t.Context())
+	must(t, err)
+	mistyped, damaged := good.DeepCopy(), good.DeepCopy()
+	mistyped.Annotations = map[string]string{CARotationAnnotation: "prepared"}
+	damaged.Data[caKeyKey] = []byte("x")
+	for name, secret := range map[string]*corev1.Secret{"a mistyped step": mistyped, "a damaged authority": damaged} {
+		c := fake.NewClientBuilder().WithObjects(secret).Build()
+		starting := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now, client: c}
+		if err := starting.refresh(t.Context()); !isStored(err) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	missing := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now, client: fake.NewClientBuilder().Build(), caSecret: "ca"}
+	if err := missing.refresh(t.Context()); !isStored(err) {
+		t.Errorf("the Secret of --gateway-ca-secret is missing: got %v", err)
+	}
+}
+
+func isStored(err error) bool {
+	_, is := errors.AsType[pki.StoredError](err)
+	return is
 }
 
 // TestExpiredAuthority: a hub whose authority has expired starts, and says so, since the API of an embedded hub is needed to replace the

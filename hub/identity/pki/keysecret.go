@@ -14,6 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// StoredError is returned for content of a Secret of the hub that only an operator can correct.
+type StoredError struct{ Err error }
+
+func (e StoredError) Error() string { return e.Err.Error() }
+func (e StoredError) Unwrap() error { return e.Err }
+
 // KeySecret says where a key of the hub is, and what for.
 type KeySecret struct {
 	// Namespace and Name name the Secret, which its package alone writes.
@@ -48,8 +54,8 @@ func (k KeySecret) Ensure(ctx context.Context, c client.Client) (ed25519.Private
 		err = fmt.Errorf("the key is a %T and not an ed25519 key", parsed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the key for %s, Secret %s, key %s, which others rely on and which is therefore not replaced: %w",
-			k.Purpose, name, k.DataKey, err)
+		return nil, StoredError{fmt.Errorf("reading the key for %s, Secret %s, key %s, which others rely on and which is therefore not "+
+			"replaced: %w", k.Purpose, name, k.DataKey, err)}
 	}
 	return key, nil
 }

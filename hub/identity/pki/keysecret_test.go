@@ -3,6 +3,7 @@ package pki
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"strings"
 	"testing"
 
@@ -71,6 +72,9 @@ func TestKeyIsNotReplaced(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Secret ns/key, key k, which others rely on and which is therefore not replaced") ||
 			strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%q: got %v", damage, err)
+		}
+		if _, stored := errors.AsType[StoredError](err); !stored {
+			t.Errorf("%q: got a %T", damage, err)
 		}
 	}
 }

@@ -30,7 +30,9 @@ type Signer struct {
 	key ed25519.PrivateKey
 	// started is when this hub began; see Stale.
 	started time.Time
-	now     func() time.Time
+	// restored is when its data were restored from a backup, zero if they were not; see Stale.
+	restored time.Time
+	now      func() time.Time
 	// verified has the sequences of the last maxVerified signatures that were valid, by their digests: each reconcile of a cluster asks
 	// for those of all its machines, and to verify one takes a hundred times as long as to look it up.
 	verified *lru.Cache
@@ -54,6 +56,10 @@ func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, er
 	return New(key, time.Now), nil
 }
 
+// SetRestored has all plans signed once more that were signed before the hub's data were restored from a backup. It must be called before
+// the Signer is used.
+func (s *Signer) SetRestored(at time.Time) { s.restored = at }
+
 // Public is the key that machines pin; nil of a nil Signer.
 func (s *Signer) Public() ed25519.PublicKey {
 	if s == nil {
@@ -63,12 +69,12 @@ func (s *Signer) Public() ed25519.PublicKey {
 }
 
 // Sign adds to data the signature of the plan in it. machine is "namespace/name" of the plan Secret, previous its former data. The
-// sequence is the time in milliseconds, but always above that of previous.
+// sequence is the time in milliseconds, but always above that of previous, and never one that is stale: the clock may go back.
 func (s *Signer) Sign(data, previous plans.SecretData, machine string) error {
 	if s == nil {
 		return nil
 	}
-	sequence := s.now().UnixMilli()
+	sequence := max(s.now().UnixMilli(), s.started.UnixMilli(), s.restored.UnixMilli())
 	if last, ok := s.signed(previous, machine); ok && last >= sequence {
 		sequence = last + 1
 	}
@@ -109,15 +115,17 @@ func (s *Signer) Upgrade(raw []byte, machine string) (plans.AgentUpgrade, bool) 
 	return u, true
 }
 
-// Stale reports whether the plan in data needs a signature: it has none of this key, or it is pending and was signed before this hub
-// started. The latter may be a plan from a restored backup, which machines would refuse as a replay of an old one.
+// Stale reports whether the plan in data needs a signature: it has none of this key, was signed before the hub's data were restored, or is
+// pending and was signed before this hub started. A machine that has accepted a later plan than the backup has would refuse it as a replay,
+// also one that it has applied: its probes would not be run any more. Of a backup that was not restored by this program, only pending
+// plans are signed again.
 func (s *Signer) Stale(data plans.SecretData, machine string) bool {
 	if s == nil || len(data[plans.KeyPlan]) == 0 {
 		return false
 	}
 	sequence, ok := s.signed(data, machine)
 	pending := plans.State(data[plans.KeyPlanState]) == plans.StatePending
-	return !ok || pending && sequence < s.started.UnixMilli()
+	return !ok || sequence < s.restored.UnixMilli() || pending && sequence < s.started.UnixMilli()
 }
 
 // Signed reports whether this hub has signed the plan in data for a machine, so that nobody else has written it. A nil Signer, which signs

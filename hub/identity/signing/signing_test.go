@@ -89,6 +89,33 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// TestRestored: after a restore, a plan that was applied is signed once more, since its machine may have accepted a later one. The clock
+// may be behind.
+func TestRestored(t *testing.T) {
+	now := time.UnixMilli(1000)
+	before := newSigner(t, &now)
+	data := plans.SecretData{}
+	plans.Deliver(data, []byte("{}"), 0, 0)
+	if err := before.Sign(data, nil, machine); err != nil {
+		t.Fatal(err)
+	}
+	after := New(before.key, before.now)
+	after.SetRestored(time.UnixMilli(4000))
+	for _, state := range []plans.State{plans.StateSucceeded, plans.StateFailed, plans.StateInProgress, plans.StatePending} {
+		data[plans.KeyPlanState] = []byte(state)
+		if !after.Stale(data, machine) {
+			t.Errorf("a plan of before the restore that is %s is not signed again", state)
+		}
+	}
+	now = time.UnixMilli(2000)
+	if err := after.Sign(data, data, machine); err != nil {
+		t.Fatal(err)
+	}
+	if after.Stale(data, machine) || sequence(t, after, data) < 4000 {
+		t.Errorf("the sequence is %d, and the plan is signed again and again", sequence(t, after, data))
+	}
+}
+
 // TestUpgradeSequenceGrows: the sequence of upgrades grows whatever the clock does, and what others have written does not count.
 func TestUpgradeSequenceGrows(t *testing.T) {
 	now := time.UnixMilli(1000)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -32,6 +33,9 @@ func TestBackup(t *testing.T) {
 	}
 	if err := SaveKeys(opts, keys); err != nil {
 		t.Fatal(err)
+	}
+	if at := server.Restored(); !at.IsZero() {
+		t.Errorf("a hub that was not restored was at %s", at)
 	}
 	createSecret(t, client, "later")
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig())
@@ -64,6 +68,9 @@ func TestBackup(t *testing.T) {
 	}
 	server, client = start(t, restored)
 	wantSecret(t, client, "one")
+	if since := time.Since(server.Restored()); since < 0 || since > 10*time.Minute {
+		t.Errorf("restored at %s", server.Restored())
+	}
 	if _, err := client.CoreV1().Secrets("default").Get(t.Context(), "later", metav1.GetOptions{}); err == nil {
 		t.Error("what was written after the snapshot is there")
 	}

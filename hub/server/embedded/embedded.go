@@ -73,6 +73,8 @@ func (o Options) encryptionKeyDir() string {
 type Server struct {
 	dataDir string
 	config  *rest.Config
+	// restored is when the data were restored from a snapshot; zero if they were not.
+	restored time.Time
 
 	stop  func()        // asks everything to stop; may be called more than once
 	quiet func()        // makes what the Kubernetes libraries report debugging output until ended is closed; may be called more than once
@@ -128,6 +130,10 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	restored, err := readRestored(opts.etcdDir())
+	if err != nil {
+		return nil, err
+	}
 	etcd, err := startEtcd(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -173,7 +179,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	go certs.keepFresh(runCtx, opts.Logger, kubeconfig, adminConfig)
 
 	undo.forget()
-	s := &Server{dataDir: opts.DataDir, config: config, ended: make(chan struct{})}
+	s := &Server{dataDir: opts.DataDir, config: config, restored: restored, ended: make(chan struct{})}
 	stopRequested := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stopRequested) })
 	stopping := sync.OnceValue(unsettle)
@@ -212,6 +218,9 @@ func (s *Server) RestConfig() *rest.Config { return rest.CopyConfig(s.config) }
 
 // DataDir is the absolute path of the data directory.
 func (s *Server) DataDir() string { return s.dataDir }
+
+// Restored is when the data were restored from a snapshot; zero if they were not.
+func (s *Server) Restored() time.Time { return s.restored }
 
 // Kubeconfig is the path of the admin kubeconfig file.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dataDir, AdminKubeconfig) }

@@ -167,6 +167,10 @@ func parseKeys(path string, raw []byte) ([]string, error) {
 			return nil, fmt.Errorf("%s: the first provider of secrets must be secretbox, which Secrets are written with", path)
 		}
 	}
+	if len(keys) > 1 && slices.Contains(keys[1:], keys[0]) {
+		return nil, fmt.Errorf("%s: two keys have the name %s; give the first one another name, by which the hub knows which Secrets are not "+
+			"encrypted with it yet", path, keys[0])
+	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s: resources has no entry for secrets with the provider secretbox and a key", path)
 	}

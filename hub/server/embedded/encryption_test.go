@@ -266,6 +266,8 @@ func TestEnsureEncryption(t *testing.T) {
 			"providers: [{identity: {}}]}]",
 		"plain text": "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: " +
 			"[{identity: {}}, {secretbox: {keys: [{name: a, secret: YQ==}]}}]}]",
+		"a new key with the name of the old one": "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: " +
+			"[{resources: [secrets], providers: [{secretbox: {keys: [{name: a, secret: Yg==}, {name: a, secret: YQ==}]}}]}]",
 	} {
 		keys := t.TempDir()
 		if err := os.WriteFile(filepath.Join(keys, EncryptionConfig), []byte(config), 0o600); err != nil {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -24,6 +26,8 @@ const (
 	// revisionBump is how far a restored etcd's revision is ahead of the snapshot's, so that no client sees a version again that it has
 	// seen with another content (https://etcd.io/docs/v3.6/op-guide/recovery).
 	revisionBump = 1_000_000_000
+	// restoredFile is the name of the file, beside etcd's data, with the time at which they were restored from a snapshot.
+	restoredFile = "restored-at"
 )
 
 // Restore makes the data directory of a hub from a snapshot and the archive of keys that belongs to it. It restores nothing where the two
@@ -106,6 +110,10 @@ func restore(opts Options, snapshotFile string, keys map[string][]byte, names []
 	if err := e.writeState(state{Key: names[0], Previous: names[1:]}); err != nil {
 		return err
 	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	if err := writeFile(filepath.Join(restoring, restoredFile), []byte(now+"\n"), 0o600); err != nil {
+		return err
+	}
 	for _, name := range keyFiles {
 		target := opts.keyPath(name)
 		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
@@ -119,6 +127,23 @@ func restore(opts Options, snapshotFile string, keys map[string][]byte, names []
 		return fmt.Errorf("moving the restored data to their place: %w", err)
 	}
 	return syncDir(opts.DataDir)
+}
+
+// readRestored returns when the data in etcd's directory were restored from a snapshot; zero if they were not.
+func readRestored(etcdDir string) (time.Time, error) {
+	path := filepath.Join(etcdDir, restoredFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading when etcd was restored: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(raw)))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s must hold the time at which etcd was restored: %w", path, err)
+	}
+	return at, nil
 }
 
 // readArchive reads the files of an archive of keys, which must be those of SaveKeys and no others.
