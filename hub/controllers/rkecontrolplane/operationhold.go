@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/operations"
@@ -16,7 +17,7 @@ import (
 
 // holdOperations writes the status of the operations of a cluster whose control plane waits before it comes to them: they say what it waits
 // for. Those that have ended are deleted in time.
-func (r *Reconciler) holdOperations(ctx context.Context, s *scope) error {
+func (r *Reconciler) holdOperations(ctx context.Context, s *scope, wait rollout.Wait) error {
 	clusters, err := r.clustersOf(ctx, s)
 	if err != nil {
 		return err
@@ -34,7 +35,7 @@ func (r *Reconciler) holdOperations(ctx context.Context, s *scope) error {
 				continue
 			}
 			held := operations.Copy(op)
-			operation.HoldFor(held, r.Now(), s.wait.Reason, s.wait.Message)
+			operation.HoldFor(held, r.Now(), wait.Reason, wait.Message)
 			if err := r.operationWriter().Write(ctx, op, held, nil); err != nil && !apierrors.IsGone(err) {
 				return err
 			}

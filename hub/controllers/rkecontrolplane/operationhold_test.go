@@ -14,6 +14,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
@@ -86,5 +87,42 @@ func TestOperationsAreHeld(t *testing.T) {
 	}
 	if _, again := reconcile(); !slices.Equal(versions, again) {
 		t.Errorf("written again: %v, %v", versions, again)
+	}
+}
+
+// TestOperationsOfDeletedControlPlane: while Machines of a control plane are being deleted, operations say so, and can be canceled.
+func TestOperationsOfDeletedControlPlane(t *testing.T) {
+	waiting, running := of(&operationv1.ETCDSnapshotSave{}, "c", ""), of(&operationv1.ETCDSnapshotSave{}, "c", operationv1.PhaseInProgress)
+	waiting.Name, waiting.UID, waiting.Spec.TTL = "waiting", "waiting", -1
+	running.Name, running.UID, running.Spec.TTL, running.Status.Step = "running", "running", -1, operationv1.StepSave
+	canceled := of(&operationv1.ETCDSnapshotSave{}, "c", "")
+	canceled.Name, canceled.UID, canceled.Spec.TTL, canceled.Spec.Cancel = "canceled", "canceled", -1, true
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: "m", UID: "m",
+		Finalizers: []string{"example.com/stays"},
+		Labels:     map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineControlPlaneLabel: ""}}}
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, operationv1.AddToScheme)).
+		WithStatusSubresource(&operationv1.ETCDSnapshotSave{}).WithObjects(waiting, running, canceled, machine).Build()
+	r := &Reconciler{Client: c, Cache: c, Live: c, Now: time.Now}
+	s := &scope{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: "c"}},
+		controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: "c",
+			Finalizers: []string{Finalizer}}}}
+	if err := r.reconcileDelete(t.Context(), s); err != nil || len(s.controlPlane.Finalizers) == 0 {
+		t.Fatalf("%v, finalizers %v", err, s.controlPlane.Finalizers)
+	}
+	for name, want := range map[string]struct {
+		phase  operationv1.Phase
+		reason string
+	}{
+		"waiting":  {operationv1.PhasePending, rollout.ReasonDeleting},
+		"running":  {operationv1.PhaseInProgress, rollout.ReasonDeleting},
+		"canceled": {operationv1.PhaseCanceled, "Canceled"},
+	} {
+		op := &operationv1.ETCDSnapshotSave{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: controlPlaneKey.Namespace, Name: name}, op); err != nil {
+			t.Fatal(err)
+		}
+		if reason := conditions.GetReason(op, operationv1.SucceededCondition); op.Status.Phase != want.phase || reason != want.reason {
+			t.Errorf("%s: reason %q, %+v", name, reason, op.Status)
+		}
 	}
 }

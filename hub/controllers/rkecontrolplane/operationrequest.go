@@ -112,6 +112,9 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 		return nil, nil
 	case requestExists:
 		request.report(status, spec, reportedStatus(operations[i]))
+		if restore, is := operations[i].(*operationv1.ETCDSnapshotRestore); is {
+			status.ETCDSnapshotRestore.Name = restore.Spec.Args.Name // the specification may name another one with the same generation by now
+		}
 		return nil, nil
 	case requestReplaces:
 		if request.label == restoreLabel {

@@ -48,7 +48,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.wait != (rollout.Wait{}) {
-		return r.holdOperations(ctx, s)
+		return r.holdOperations(ctx, s, s.wait)
 	}
 	return run(ctx, s,
 		r.findOperation,
@@ -158,7 +158,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		}
 		if len(remaining) > 0 {
 			s.deleting = "Waiting for control plane Machines to be deleted: " + message.JoinNames(remaining, maxNames)
-			return nil
+			return r.holdOperations(ctx, s, rollout.Wait{Reason: rollout.ReasonDeleting, Message: "the RKEControlPlane is being deleted"})
 		}
 	}
 	if err := r.deleteSecrets(ctx, s); err != nil {

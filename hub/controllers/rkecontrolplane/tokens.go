@@ -87,8 +87,17 @@ func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 		return nil
 	}
 	op, wanted := s.operation, s.tokenSecret.DeepCopy()
-	// What a TokenRotation that has failed left is dropped: no server of the restored cluster has taken it.
-	r.replaceTokens(wanted.Data, server, agent)
+	data := wanted.Data
+	if s.tokenPending() {
+		// No server of the restored cluster has what a TokenRotation that failed has left. A snapshot that was saved since may need it.
+		failed := "-" + r.Now().UTC().Format(replacedFormat)
+		data[newServerTokenKey+failed], data[newAgentTokenKey+failed] = data[newServerTokenKey], data[newAgentTokenKey]
+		delete(data, newServerTokenKey)
+		delete(data, newAgentTokenKey)
+	}
+	if !bytes.Equal(server, data[serverTokenKey]) || !bytes.Equal(agent, data[agentTokenKey]) {
+		r.replaceTokens(data, server, agent)
+	}
 	if err := r.writeTokens(ctx, s, wanted); err != nil {
 		return err
 	}
@@ -96,16 +105,21 @@ func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// restoredTokens are the tokens that a restore needs and the cluster does not have; nil for none, or before all machines are stopped for
-// it.
+// restoredTokens are the tokens that a restore needs; nil where the cluster has them and no others are pending, or before all machines are
+// stopped for it.
 func (s *scope) restoredTokens() (server, agent []byte) {
 	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
-	if !is || s.tokenSecret == nil || !operation.RestoresData(op) || op.Status.Snapshot == nil || op.Status.Snapshot.CreatedAt == nil {
+	if !is || s.tokenSecret == nil || !operation.RestoresData(op) || op.Status.Snapshot == nil {
 		return nil, nil
 	}
 	data := s.tokenSecret.Data
-	server, agent = tokensAt(data, op.Status.Snapshot.CreatedAt.Time)
-	if len(server) == 0 || len(agent) == 0 || bytes.Equal(server, data[serverTokenKey]) && bytes.Equal(agent, data[agentTokenKey]) {
+	if at := op.Status.Snapshot.CreatedAt; at != nil {
+		server, agent = tokensAt(data, at.Time)
+	}
+	if len(server) == 0 || len(agent) == 0 {
+		server, agent = data[serverTokenKey], data[agentTokenKey]
+	}
+	if bytes.Equal(server, data[serverTokenKey]) && bytes.Equal(agent, data[agentTokenKey]) && !s.tokenPending() {
 		return nil, nil
 	}
 	return server, agent

@@ -82,3 +82,44 @@ func TestTokensReady(t *testing.T) {
 		t.Error("the restore waits although the cluster has the tokens of then")
 	}
 }
+
+// TestRestoreEndsPendingTokens: what a TokenRotation that failed has left holds nothing back after a restore, and is kept for snapshots
+// that were saved since.
+func TestRestoreEndsPendingTokens(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		saved *metav1.Time
+		step  string
+		want  string // the cluster's token, and the pending one
+	}{
+		"machines are being stopped": {&metav1.Time{Time: now.AddDate(0, 0, -1)}, operationv1.StepShutdown, "second third"},
+		"of the present token":       {&metav1.Time{Time: now.AddDate(0, 0, -1)}, operationv1.StepRestore, "second "},
+		"of an earlier token":        {&metav1.Time{Time: now.AddDate(0, 0, -9)}, operationv1.StepRestore, "first "},
+		"of an unknown time":         {nil, operationv1.StepRestore, "second "},
+	} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-rke-state"}, Data: map[string][]byte{
+			"serverToken": []byte("second"), "agentToken": []byte("second agent"),
+			"newServerToken": []byte("third"), "newAgentToken": []byte("third agent"),
+			"serverToken-20261115T120000Z": []byte("first"), "agentToken-20261115T120000Z": []byte("first agent"),
+		}}
+		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(secret).Build()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+			t.Fatal(err)
+		}
+		op := &operationv1.ETCDSnapshotRestore{}
+		op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, tc.step
+		op.Status.Snapshot = &operationv1.RestoredSnapshot{CreatedAt: tc.saved}
+		s := &scope{operation: op}
+		s.setTokens(secret)
+		r := &Reconciler{Client: c, Now: func() time.Time { return now }}
+		if err := r.restoreTokens(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.tokens.Server + " " + s.tokens.NewServer; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+		if tc.step == operationv1.StepRestore && (string(s.tokenSecret.Data["newServerToken-20261120T120000Z"]) != "third" || !s.tokensReady()) {
+			t.Errorf("%s: got %v", name, s.tokenSecret.Data)
+		}
+	}
+}

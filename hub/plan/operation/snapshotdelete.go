@@ -223,6 +223,8 @@ func (d deletion) advice(step string) string {
 	switch {
 	case step == operationv1.StepDelete:
 		return "The file may be there still: create another ETCDSnapshotDelete when the cause is removed"
+	case slices.ContainsFunc(d.Status.Machines, func(m operationv1.MachineStatus) bool { return m.Message != "" }):
+		return "The file may be there still: Machine " + d.Status.MachineName + ", which has it, was deleted before the file was"
 	case d.Status.MachineName != "":
 		return "The file is deleted; the ETCDSnapshot is deleted when the hub sees that the cluster does not list it"
 	}

@@ -240,6 +240,13 @@ func TestSnapshotDeleteFails(t *testing.T) {
 	}
 	in.Now = begin.Add(cleanupTimeout)
 	expectDelete(t, op, in, operationv1.PhaseFailed, ReasonTimedOut, "from its list of snapshots. The file is deleted")
+
+	// The Machine was deleted, and is there still.
+	op, in = start()
+	in.Machines[0].Deleting = true
+	expectDelete(t, op, in, operationv1.PhaseInProgress, "InProgress", "to remove f from its list")
+	in.Now = begin.Add(cleanupTimeout)
+	expectDelete(t, op, in, operationv1.PhaseFailed, ReasonTimedOut, "The file may be there still: Machine a")
 }
 
 func TestSnapshotDeletePausedAndCanceled(t *testing.T) {

@@ -57,9 +57,8 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 				machines: func(in Inputs) []string { return keyLeader(in, op.Status.Leader) },
 				instead:  anotherUnlessBegun, title: "Rotating the token", doing: "encrypt the shared data with the new token"},
 			{name: operationv1.StepConfigure, task: TaskConfigureToken, timeout: TokenTimeout, skipDeleted: true,
-				machines: func(in Inputs) []string {
-					return names(in.Machines, func(m Machine) bool { return runsServer(m) || m.Progress == rollout.ProgressApplied && m.Working() })
-				}, title: "Writing the new tokens", doing: "write the new tokens"},
+				machines: func(in Inputs) []string { return names(in.Machines, configuresToken) },
+				title:    "Writing the new tokens", doing: "write the new tokens"},
 			{name: operationv1.StepRestartServers, task: TaskCheckToken, timeout: restartTimeout, inTurn: true, skipDeleted: true, rendered: true,
 				machines: func(in Inputs) []string { return names(in.Machines, runsServer) },
 				title:    "Restarting the servers", doing: "restart with the new token"},
@@ -74,4 +73,10 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 			return "All servers have the new tokens. The old ones are kept for snapshots from before; agents get theirs by a rollout"
 		},
 	}
+}
+
+// configuresToken reports whether a machine is waited for until it has the new tokens. The last report of a worker whose kubelet has
+// stopped reporting may be healthy: it is given them by a rollout, as one that is not healthy.
+func configuresToken(m Machine) bool {
+	return runsServer(m) || m.Working() && m.Node != rollout.NodeLost
 }

@@ -24,8 +24,10 @@ func TestTokenRotation(t *testing.T) {
 	init.Init, worker.Worker = true, true
 	down := runningServer("down", "", "")
 	down.ProbesPassed, down.Unhealthy = false, []string{"kubelet"}
+	lost := runningServer("lost", "", "") // was healthy when it was last heard of
+	lost.Worker, lost.Node = true, rollout.NodeLost
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "e", ""), init, runningServer("c", "c", ""), worker,
-		down}}
+		down, lost}}
 	var steps []string
 	for range 10 {
 		tasks := Decide(op, Inputs{Now: in.Now, Bootstrapped: true, Machines: slices.Clone(in.Machines)}).Tasks
