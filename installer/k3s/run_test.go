@@ -93,6 +93,9 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%s: orders to systemctl (-want +got):\n%s", step.name, diff)
 		}
 	}
+	if info, err := os.Stat(m.Root + "/" + sumFile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others can read the checksum of the variables, of which some are secret: %v, %v", info.Mode(), err)
+	}
 }
 
 func TestSkipStartOnlyInstalls(t *testing.T) {

@@ -151,6 +151,7 @@ apply_restart_stamp() {
         [ "$stamp_file" = "$earlier_file" ] || rm -f "$earlier_file"
     fi
     keep "$old_sum" "$new_sum" "$sum_file"
+    chmod 0600 "$sum_file" # a short password in a variable could be found by trying
 }
 
 # find_stamp sets stamp_file to the file in which the published images keep the stamp, too, and old_stamp to the stamp of the last
