@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ const (
 	// removedAfter is how long a snapshot is missing before its ETCDSnapshot is deleted, where its node is there, or it was in a bucket: a
 	// control plane that has just started may not list all of them yet.
 	removedAfter = 10 * time.Minute
-	// lostAfter is the same where the node is gone: the file may be on a disk that somebody still has.
+	// lostAfter is the same where the node is gone, or does not report: the file may be on a disk that somebody still has.
 	lostAfter = 7 * 24 * time.Hour
 
 	// maxMetadata bounds the metadata of a snapshot, in bytes; RKE2 and k3s put the Cluster's specification into it, compressed.
@@ -260,20 +261,28 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 }
 
 // deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that was gone and is there again lists its files some time
-// later.
+// later; one that does not report, as a server that a restore has stopped and not started yet, may have files that nobody lists.
 func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
 	since := snapshot.Status.MissingSince.Time
 	gone, err := n.gone(ctx, snapshot)
-	switch {
-	case err != nil:
+	if err != nil {
 		return time.Time{}, err
-	case gone:
+	}
+	node := n.known[snapshot.SnapshotFile.NodeName]
+	if gone || node != nil && !reports(node) {
 		return since.Add(lostAfter), nil
 	}
-	if node := n.known[snapshot.SnapshotFile.NodeName]; node != nil && node.CreationTimestamp.After(since) {
+	if node != nil && node.CreationTimestamp.After(since) {
 		since = node.CreationTimestamp.Time
 	}
 	return since.Add(removedAfter), nil
+}
+
+// reports is false for a Node of which the cluster knows that its kubelet has stopped reporting.
+func reports(node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 }
 
 // gone reports whether the node that has a snapshot is gone; never for one in a bucket.

@@ -76,11 +76,14 @@ func TestNodeIsBack(t *testing.T) {
 	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
 	missed := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	now := missed.Add(24 * time.Hour)
+	silent := nodeOf(missed.Add(-time.Hour))
+	silent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	for name, tt := range map[string]struct {
 		node *corev1.Node
 		left time.Duration
 	}{
 		"gone":                          {nil, lostAfter - 24*time.Hour},
+		"stopped":                       {silent, lostAfter - 24*time.Hour},
 		"there all the time":            {nodeOf(missed.Add(-time.Hour)), 0},
 		"back for a minute":             {nodeOf(now.Add(-time.Minute)), removedAfter - time.Minute},
 		"back for as long as is waited": {nodeOf(now.Add(-removedAfter)), 0},
