@@ -180,6 +180,10 @@ func isRestored(s clusterState, _ candidate) *decision {
 		return nil
 	}
 	d := decide(keepHook, rollout.ReasonWaitingForOperation, "Waiting for the restore of an etcd snapshot to end (%s)", s.restoring)
+	if s.restoring == rollout.ReasonRestoreFailed {
+		d = decide(keepHook, rollout.ReasonWaitingForOperation, "A restore of an etcd snapshot has left machines stopped, which the "+
+			"RKEControlPlane names: delete all of them, or create another ETCDSnapshotRestore")
+	}
 	d.requeueAfter = refreshInterval
 	return d
 }

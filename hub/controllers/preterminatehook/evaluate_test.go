@@ -89,6 +89,8 @@ func TestEvaluate(t *testing.T) {
 			reason: "ClusterNeverStarted"},
 		{name: "a snapshot is being restored", change: func(x change) { x.s.restoring, x.c.state.Membership = "r", rollout.MemberNone },
 			action: keepHook, reason: "WaitingForOperation", message: "(r)", requeueAfter: refreshInterval},
+		{name: "a restore has left machines stopped", change: func(x change) { x.s.restoring = rollout.ReasonRestoreFailed },
+			action: keepHook, reason: "WaitingForOperation", message: "delete all of them", requeueAfter: refreshInterval},
 		{name: "forced while a snapshot is restored", change: func(x change) { x.s.restoring, x.c.forced = "r", true }, action: removeHook,
 			reason: "Forced"},
 		{name: "drain first", change: func(x change) { x.c.state.Removal = rollout.RemovalNone }, action: keepHook, reason: "WaitingForDrain"},
