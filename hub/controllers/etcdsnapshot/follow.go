@@ -56,7 +56,7 @@ func (r *Reconciler) follow(ctx context.Context, cluster *clusterv1.Cluster, fil
 			continue
 		}
 		listed[snapshot.Name] = true
-		gone, err := n.gone(ctx, snapshot)
+		_, gone, err := n.find(ctx, snapshot)
 		if err == nil {
 			err = r.setMissing(ctx, snapshot, gone)
 		}
@@ -264,11 +264,10 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 // later; one that does not report, as a server that a restore has stopped and not started yet, may have files that nobody lists.
 func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
 	since := snapshot.Status.MissingSince.Time
-	gone, err := n.gone(ctx, snapshot)
+	node, gone, err := n.find(ctx, snapshot)
 	if err != nil {
 		return time.Time{}, err
 	}
-	node := n.known[snapshot.SnapshotFile.NodeName]
 	if gone || node != nil && !reports(node) {
 		return since.Add(lostAfter), nil
 	}
@@ -285,22 +284,21 @@ func reports(node *corev1.Node) bool {
 	})
 }
 
-// gone reports whether the node that has a snapshot is gone; never for one in a bucket.
-func (n *nodes) gone(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (bool, error) {
+// find returns the Node that has a snapshot, or that it is gone; neither for a snapshot in a bucket.
+func (n *nodes) find(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (node *corev1.Node, gone bool, err error) {
 	name := snapshot.SnapshotFile.NodeName
 	if snapshot.SnapshotFile.S3 != nil || name == "" {
-		return false, nil
+		return nil, false, nil
 	}
 	if node, ok := n.known[name]; ok {
-		return node == nil, nil
+		return node, node == nil, nil
 	}
-	node, err := n.r.node(ctx, n.cluster, name)
-	if err != nil {
-		return false, fmt.Errorf("reading Node %s of Cluster %s: %w", name, n.cluster, err)
+	if node, err = n.r.node(ctx, n.cluster, name); err != nil {
+		return nil, false, fmt.Errorf("reading Node %s of Cluster %s: %w", name, n.cluster, err)
 	}
 	if n.known == nil {
 		n.known = map[string]*corev1.Node{}
 	}
 	n.known[name] = node
-	return node == nil, nil
+	return node, node == nil, nil
 }

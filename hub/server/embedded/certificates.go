@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -120,9 +119,13 @@ func ensureKey(path, etcdDir string) (crypto.Signer, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading: %w", err)
 	}
-	if used, err := fileExists(filepath.Join(etcdDir, "member")); used || err != nil {
-		return nil, cmp.Or(err, fmt.Errorf("%s is missing, and the tokens of all machines in %s are signed with it; restore the file from your "+
-			"backup of keys", path, etcdDir))
+	used, err := fileExists(filepath.Join(etcdDir, "member"))
+	if err != nil {
+		return nil, err
+	}
+	if used {
+		return nil, fmt.Errorf("%s is missing, and the tokens of all machines in %s are signed with it; restore the file from your backup of "+
+			"keys", path, etcdDir)
 	}
 	key, err := pki.NewKey()
 	if err != nil {
