@@ -31,6 +31,8 @@ type client struct {
 	repo        name.Repository
 	transport   *transport
 	credentials func(context.Context, name.Repository) []authn.Authenticator
+	// refused is called when the endpoint has refused all credentials for the repository.
+	refused func(name.Repository)
 
 	mu sync.Mutex
 	// authenticated is nil until the credentials in use have been shown to the endpoint.
@@ -105,6 +107,9 @@ func (c *client) useNext(refused authn.Authenticator) bool {
 		return true
 	}
 	if len(c.untried) == 0 {
+		if refused != authn.Anonymous {
+			c.refused(c.repo)
+		}
 		return false
 	}
 	c.authenticated, c.current, c.untried = nil, c.untried[0], c.untried[1:]

@@ -102,12 +102,11 @@ func matching(auth pluginAuth, images []string) []plugin.AuthConfig {
 
 // getCachedOrRun runs a provider unless its last response for the image is still valid.
 func (r *pluginRunner) getCachedOrRun(ctx context.Context, provider provider, image string) (pluginAuth, error) {
-	registry, _, _ := strings.Cut(image, "/")
-	scopes := map[plugin.PluginCacheKeyType]string{plugin.ImagePluginCacheKeyType: image, plugin.RegistryPluginCacheKeyType: registry}
-	cacheKey := func(kind plugin.PluginCacheKeyType) string {
-		return provider.Name + "\x00" + string(kind) + "\x00" + scopes[kind]
+	keys := cacheKeys(image)
+	for kind, key := range keys {
+		keys[kind] = provider.Name + key
 	}
-	if auth, found := r.getCached(cacheKey); found {
+	if auth, found := r.getCached(keys); found {
 		return auth, nil
 	}
 	response, err := r.run(ctx, provider, image)
@@ -121,17 +120,40 @@ func (r *pluginRunner) getCachedOrRun(ctx context.Context, provider provider, im
 	if duration > 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.cached[cacheKey(response.CacheKeyType)] = cachedCredentials{auth: response.Auth, expiry: time.Now().Add(duration)}
+		r.cached[keys[response.CacheKeyType]] = cachedCredentials{auth: response.Auth, expiry: time.Now().Add(duration)}
 	}
 	return response.Auth, nil
 }
 
-func (r *pluginRunner) getCached(cacheKey func(plugin.PluginCacheKeyType) string) (pluginAuth, bool) {
+// cacheKeys are the ends of the keys by which a response for the image may be cached; they begin with the name of the provider.
+func cacheKeys(image string) map[plugin.PluginCacheKeyType]string {
+	registry, _, _ := strings.Cut(image, "/")
+	keys := map[plugin.PluginCacheKeyType]string{plugin.ImagePluginCacheKeyType: image, plugin.RegistryPluginCacheKeyType: registry,
+		plugin.GlobalPluginCacheKeyType: ""}
+	for kind, scope := range keys {
+		keys[kind] = "\x00" + string(kind) + "\x00" + scope
+	}
+	return keys
+}
+
+// forget drops what providers have answered for a repository. Its registry has refused that, though they allow it to be used for longer: a
+// password may have been replaced.
+func (r *pluginRunner) forget(repo name.Repository) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, image := range namesOf(repo) {
+		for _, end := range cacheKeys(image) {
+			maps.DeleteFunc(r.cached, func(key string, _ cachedCredentials) bool { return strings.HasSuffix(key, end) })
+		}
+	}
+}
+
+func (r *pluginRunner) getCached(keys map[plugin.PluginCacheKeyType]string) (pluginAuth, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.cached, func(_ string, c cachedCredentials) bool { return time.Now().After(c.expiry) })
 	for _, kind := range pluginCacheKeys {
-		if c, found := r.cached[cacheKey(kind)]; found {
+		if c, found := r.cached[keys[kind]]; found {
 			return c.auth, true
 		}
 	}

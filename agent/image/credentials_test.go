@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,29 +233,16 @@ func TestPullWithCredentialsOfAProgram(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	dir := t.TempDir()
-	script := `#!/bin/sh
-test "$1" = get || exit 1
-test "$REGION" = eu || exit 2
-grep -q '"image":"` + h.host() + `/team/image"' || exit 3
-cat <<END
-{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Registry",
- "auth":{"` + h.host() + `/team":{"username":"old","password":"x"},"` + h.host() + `":{"username":"good","password":"s3cret"}}}
-END
-`
-	if err := os.WriteFile(filepath.Join(dir, "login"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: "+
-		"login\n  matchImages: [\""+h.host()+"\"]\n"+
-		"  defaultCacheDuration: 1h\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [get]\n  env: [{name: REGION, value: eu}"+
-		"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	var log strings.Builder
 	s := newStore(t, "")
-	s.CredentialProviderConfig, s.CredentialProviderBinDirectory, s.Environment = config, dir, []string{"PATH=/usr/bin:/bin"}
+	useProvider(t, s, h.host(), `test "$1" = get || exit 1
+test "$REGION" = eu || exit 2
+grep -q '"image":"`+h.host()+`/team/image"' || exit 3
+cat <<END
+{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Registry",
+ "auth":{"`+h.host()+`/team":{"username":"old","password":"x"},"`+h.host()+`":{"username":"good","password":"s3cret"}}}
+END
+`)
 	s.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	got, err := stage(t, s, h.host()+"/team/image:v1")
 	checkStaged(t, got, err)
@@ -264,6 +252,60 @@ END
 	if strings.Contains(log.String(), "s3cret") {
 		t.Errorf("logged %s", log.String())
 	}
+}
+
+// TestPasswordIsReplaced: the password that a provider has given is refused before the time is over for which it may be cached. The next try
+// runs the provider again.
+func TestPasswordIsReplaced(t *testing.T) {
+	h := newRegistry(t, false)
+	push(t, h, "team/image:v1", twoLayers(t))
+	var accepted atomic.Value
+	accepted.Store("first")
+	h.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if _, password, _ := r.BasicAuth(); password != accepted.Load() {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	for _, kind := range pluginCacheKeys {
+		s := newStore(t, "")
+		useProvider(t, s, h.host(), `cat <<END
+{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"`+string(kind)+`",
+ "auth":{"`+h.host()+`":{"username":"u","password":"$(cat "${0%/*}/password")"}}}
+END
+`)
+		for _, password := range []string{"first", "second"} {
+			if err := os.WriteFile(filepath.Join(s.CredentialProviderBinDirectory, "password"), []byte(password), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			accepted.Store(password)
+			_, err := stage(t, s, h.host()+"/team/image:v1")
+			if refused := password == "second"; refused != (err != nil && strings.Contains(err.Error(), "401")) {
+				t.Errorf("%s, %s password: got %v", kind, password, err)
+			}
+		}
+		got, err := stage(t, s, h.host()+"/team/image:v1")
+		checkStaged(t, got, err)
+	}
+}
+
+// useProvider lets a store run a script as the provider "login" for the images of a registry.
+func useProvider(t *testing.T, s *Store, registry, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "login"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: "+
+		"login\n  matchImages: [\""+registry+"\"]\n"+
+		"  defaultCacheDuration: 1h\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [get]\n  env: [{name: REGION, value: eu}"+
+		"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.CredentialProviderConfig, s.CredentialProviderBinDirectory, s.Environment = config, dir, []string{"PATH=/usr/bin:/bin"}
 }
 
 func FuzzDecodeProviders(f *testing.F) {

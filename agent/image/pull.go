@@ -53,8 +53,8 @@ func (s *Store) newPull(ref name.Reference, progress *progress) (*pull, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.ordered = append(p.ordered,
-			&client{endpoint: e, repo: repo, transport: &transport{endpoint: e, transports: p.transports}, credentials: credentials})
+		p.ordered = append(p.ordered, &client{endpoint: e, repo: repo, transport: &transport{endpoint: e, transports: p.transports},
+			credentials: credentials, refused: s.plugins.forget})
 	}
 	return p, nil
 }
