@@ -31,12 +31,12 @@ func (f files) startTimer(ctx context.Context, s state, timeout time.Duration) e
 	service := "[Unit]\nDescription=Roll back the upgrade of the Drover system-agent\n\n[Service]\nType=oneshot\nExecStart=" +
 		strings.Join([]string{f.version(s.Previous), RollbackCommand, "--state-directory", f.stateDirectory, "--unit-directory", f.unitDirectory},
 			" ") + "\n"
-	// OnActiveSec counts again after a boot. A rollback that fails is retried.
+	// OnActiveSec counts again after a boot. A rollback that fails is retried, after the last of these delays every hour.
 	timer := "[Unit]\nDescription=Roll back the Drover system-agent unless it reaches the hub\n\n[Timer]\nAccuracySec=1\n"
 	for _, delay := range []time.Duration{0, time.Minute, 5 * time.Minute, 30 * time.Minute} {
 		timer += fmt.Sprintf("OnActiveSec=%d\n", max(1, int64((timeout+delay)/time.Second)))
 	}
-	timer += "\n[Install]\nWantedBy=timers.target\n"
+	timer += "OnUnitInactiveSec=3600\n\n[Install]\nWantedBy=timers.target\n"
 	if err := f.host.WriteFile(f.servicePath(), []byte(service), hostfs.WithMode(0o644)); err != nil {
 		return fmt.Errorf("writing the rollback unit: %w", err)
 	}

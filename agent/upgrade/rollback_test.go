@@ -66,6 +66,28 @@ func TestRollbackThatFails(t *testing.T) {
 	}
 }
 
+// TestRollbackIsRetried has a new agent that does not reach the hub, and a rollback that fails for six hours.
+func TestRollbackIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreachable[newBinary] = true
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(time.Minute)
+		w.host.FailWith(func(op, path string) error {
+			if op == "write" && path == program {
+				return errors.New("no space left on device")
+			}
+			return nil
+		})
+		time.Sleep(6 * time.Hour)
+		w.host.FailWith(nil)
+		time.Sleep(2 * time.Hour)
+		w.check(oldBinary, rolledBack)
+		w.end()
+	})
+}
+
 // TestRollbackThatIsKilled has a rollback that ends between the replacement of the binary and the restart. The next one restarts the agent.
 func TestRollbackThatIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

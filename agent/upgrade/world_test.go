@@ -140,20 +140,44 @@ func (w *world) startTimer() {
 		w.timer()
 	}
 	w.timer = cancel
+	ended := make(chan struct{}, 10) // the rollback has become inactive
+	rollback := func() {
+		_ = Rollback(context.Background(), w.host, stateDirectory, unitDirectory, nil)
+		ended <- struct{}{}
+	}
 	for line := range strings.Lines(unit) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), "OnActiveSec="); found {
-			seconds, err := strconv.Atoi(value)
-			if err != nil {
-				w.t.Error(err)
-			}
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if key != "OnActiveSec" && key != "OnUnitInactiveSec" {
+			continue
+		}
+		seconds, err := strconv.Atoi(value)
+		if err != nil {
+			w.t.Error(err)
+		}
+		delay := time.Duration(seconds) * time.Second
+		if key == "OnActiveSec" {
 			go func() {
 				select {
 				case <-ctx.Done():
-				case <-time.After(time.Duration(seconds) * time.Second):
-					_ = Rollback(context.Background(), w.host, stateDirectory, unitDirectory, nil)
+				case <-time.After(delay):
+					rollback()
 				}
 			}()
+			continue
 		}
+		go func() {
+			var due <-chan time.Time
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ended:
+					due = time.After(delay)
+				case <-due:
+					rollback()
+				}
+			}
+		}()
 	}
 }
 
