@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,9 @@ func newValidateConfig() *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%s: valid\n", args[0])
+			if unknown, err := config.UnknownKeys(args[0]); err == nil && len(unknown) > 0 {
+				fmt.Fprintf(out, "  ignored, since they are unknown: %s\n", strings.Join(unknown, ", "))
+			}
 			if cfg.RemoteEnabled {
 				file := cfg.ConnectionInfoFile
 				fmt.Fprintf(out, "  plans from the hub: connection info %s%s\n", file, ifMissing(file, " (missing)"))

@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -100,6 +104,32 @@ func Load(path string) (Config, error) {
 		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// UnknownKeys returns the top-level keys of a configuration file that the agent ignores: those of other agents, and mistyped ones.
+func UnknownKeys(path string) ([]string, error) {
+	content := map[string]any{}
+	if err := decodeFile(path, &content); err != nil {
+		return nil, fmt.Errorf("reading configuration: %w", err)
+	}
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(content)) {
+		if !isKey(key) {
+			unknown = append(unknown, key)
+		}
+	}
+	return unknown, nil
+}
+
+// isKey reports whether a key is one of Config, in upper or lower case, as the decoder takes it.
+func isKey(key string) bool {
+	fields := reflect.TypeFor[Config]()
+	for i := range fields.NumField() {
+		if strings.EqualFold(fields.Field(i).Tag.Get("json"), key) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Config) setDefaults() {

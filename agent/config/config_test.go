@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,4 +155,20 @@ func checkError(t *testing.T, err error, want string) bool {
 		t.Fatalf("got error %v, want %q", err, want)
 	}
 	return want == ""
+}
+
+// TestUnknownKeys: a mistyped key has no effect, and whoever wrote it can find out.
+func TestUnknownKeys(t *testing.T) {
+	for name, content := range map[string]string{
+		"config.yaml": "localEnabled: true\nplanSignature: enforce\nWorkDirectory: /srv/agent/work\nextra: {a: 1}\n",
+		"config.json": `{"localEnabled": true, "planSignature": "enforce", "WorkDirectory": "/srv/agent/work", "extra": {"a": 1}}`,
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := UnknownKeys(path); err != nil || !slices.Equal(got, []string{"extra", "planSignature"}) {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
 }

@@ -103,6 +103,10 @@ func checkConfig(_ context.Context, m Machine) []Result {
 		return []Result{problem("configuration", m.ConfigErr.Error(), "correct "+m.ConfigFile+", or replace it with system-agent join")}
 	}
 	results := []Result{ok("configuration", m.ConfigFile+" is valid")}
+	if unknown, err := config.UnknownKeys(m.ConfigFile); err == nil && len(unknown) > 0 {
+		results = append(results, warning("configuration", "keys without effect: "+strings.Join(unknown, ", "),
+			"correct or remove them in "+m.ConfigFile))
+	}
 	if m.Config.LocalEnabled {
 		results = append(results, m.checkLocalPlans())
 	}
