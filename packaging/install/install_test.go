@@ -275,6 +275,34 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestReplicasOfTwoVersions: while the replicas of a hub are replaced, a binary and its checksum may come from replicas of two versions.
+// Nobody runs the script of a machine of an infrastructure provider a second time.
+func TestReplicasOfTwoVersions(t *testing.T) {
+	const binary = "/assets/system-agent-amd64"
+	hub, m := newTestHub(t), newMachine(t)
+	script, replica := hub.script(t), hub.Config.Handler
+	hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == binary+".sha256" && len(hub.requested(binary)) < 2 {
+			fmt.Fprintln(w, digest("another version")+"  system-agent-amd64")
+			return
+		}
+		replica.ServeHTTP(w, r)
+	})
+	out, ok := m.run(script, nil, "--token", "secret", "--worker")
+	if !ok {
+		t.Fatal("The script failed")
+	}
+	if got := len(hub.requested(binary)); got != 2 {
+		t.Errorf("the binary was downloaded %d times, want 2: the second one has the checksum of the third answer", got)
+	}
+	if got := strings.Count(out, "is the hub being upgraded? Requesting both again in 10 s"); got != 2 {
+		t.Errorf("the script says %d times why it waits, want 2", got)
+	}
+	if m.read("usr/local/bin/system-agent") != agentBinary {
+		t.Error("another agent is installed")
+	}
+}
+
 // TestClockIsBehind: at boot the hub's certificate may not be valid yet by the clock of the machine.
 func TestClockIsBehind(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)

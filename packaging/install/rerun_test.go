@@ -196,6 +196,52 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
+// TestDataBesideOthers: in a directory that the agent shares with others, such as the mount point of a disk, their data stay, and stay open
+// to them.
+func TestDataBesideOthers(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	m.write("mnt/data/precious", "x", 0o644)
+	if err := os.Chmod(m.path("mnt/data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"CATTLE_AGENT_VAR_DIR=" + m.path("mnt/data")}
+	if _, ok := m.run(hub.script(t), env, "--token", "secret", "--worker"); !ok || m.read("mnt/data/rancher2_connection_info.json") == "" {
+		t.Fatal("The installation fails")
+	}
+	if info, err := os.Stat(m.path("mnt/data")); err != nil || info.Mode().Perm()&0o555 != 0o555 {
+		t.Errorf("mode %v (%v), want one that lets others in", info.Mode(), err)
+	}
+	m.write("mnt/data/state/journal", "x", 0o600)
+	if out, ok := m.run(UninstallScript(), env); !ok || !strings.Contains(out, "left in place") {
+		t.Errorf("uninstalling: %s", out)
+	}
+	for name, want := range map[string]string{"precious": "x", "state/journal": "", "rancher2_connection_info.json": ""} {
+		if got := m.read("mnt/data/" + name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if err := os.Remove(m.path("mnt/data/precious")); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := m.run(UninstallScript(), env); !ok {
+		t.Error("It cannot be run twice")
+	}
+	if _, err := os.Stat(m.path("mnt/data")); err == nil {
+		t.Error("An empty directory is left")
+	}
+}
+
+// TestRegisteredBefore: the hub does not change the roles or addresses of a machine that it knows, and the script succeeds.
+func TestRegisteredBefore(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	for _, again := range []bool{false, true} {
+		out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+		if !ok || strings.Contains(out, "it keeps its roles") != again {
+			t.Errorf("again %t: %s", again, out)
+		}
+	}
+}
+
 // TestUninstallRefuses shows that a folder that is configured wrongly does not take the machine with it. S9.
 func TestUninstallRefuses(t *testing.T) {
 	for _, dir := range []string{"/", "/var", "/var/lib", "/etc/rancher/..", "var"} {

@@ -58,8 +58,8 @@ find_folders() {
 	[ ! -e "$marker" ] || packaged=${packaged:-/usr/bin/rancher-system-agent}
 }
 
-# remove_dir DIR removes a directory of the agent, and never one close to the root.
-remove_dir() {
+# check_dir DIR fails for a directory close to the root, or of the system.
+check_dir() {
 	case $1 in
 	*/../* | */.. | *//*) fail "Refusing to remove $1: the path must not contain .. or //" ;;
 	/etc/*/?* | /usr/*/?* | /var/*/?* | /home/*/?*) ;;
@@ -67,9 +67,30 @@ remove_dir() {
 	/*/?*) ;;
 	*) fail "Refusing to remove $1: it is not two levels deep" ;;
 	esac
+}
+
+# remove_dir DIR removes a directory of the agent.
+remove_dir() {
+	check_dir "$1"
 	[ -d "$1" ] || return 0
 	rm -rf -- "$1" || fail "Cannot remove $1"
 	info "Removed $1"
+}
+
+# remove_data DIR removes the agent's data. A directory that is not named after the agent, such as /mnt/data, may hold data of others: only
+# what the agent has written is removed from it, and the directory if nothing is left.
+remove_data() {
+	case $1 in */agent | */agent/var | */rancher-system-agent) remove_dir "$1" && return 0 ;; esac
+	check_dir "$1"
+	[ -d "$1" ] || return 0
+	for name in applied interlock state work rancher2_connection_info.json; do
+		rm -rf -- "${1:?}/$name" || fail "Cannot remove $1/$name"
+	done
+	if rmdir -- "$1" 2>/dev/null; then
+		info "Removed $1"
+	else
+		info "Removed the data of the agent in $1; left in place: everything else in it"
+	fi
 }
 
 remove_file() {
@@ -120,7 +141,7 @@ main() {
 	done
 	remove_file "$unit_dir/$SERVICE.service"
 	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
-	remove_dir "$var_dir"
+	remove_data "$var_dir"
 	remove_dir "$config_dir"
 	if [ "$prefix/bin" != "${packaged%/*}" ]; then
 		remove_file "$prefix/bin/rancher-system-agent"

@@ -102,7 +102,10 @@ put_in_place() {
 		return 0
 	fi
 	for folder in "$config_dir" "$var_dir"; do
-		if ! make_dir 0700 "$folder" || ! chmod 0700 "$folder"; then fail "Cannot create $folder"; fi
+		mode=0700
+		# A directory that is not named after the agent may be used by others, too.
+		case $folder in "$config_dir" | */agent | */agent/var) ;; *) [ ! -d "$folder" ] || mode=u+rwx ;; esac
+		if ! make_dir 0700 "$folder" || ! chmod "$mode" "$folder"; then fail "Cannot create $folder"; fi
 	done
 	make_dir 0755 "$unit_dir" || fail "Cannot create $unit_dir"
 	[ -z "$packaged" ] || [ ! -s "$work/drop-in" ] || make_dir 0755 "${drop_in%/*}" || fail "Cannot create the directory of $drop_in"

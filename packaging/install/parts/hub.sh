@@ -97,8 +97,21 @@ download() {
 }
 
 # fetch_verified FILE URL CHECKSUM INSTALLED downloads URL to FILE and verifies its checksum. If CHECKSUM is empty, it uses the one that is
-# published beside URL over a verified connection. INSTALLED is used instead of a download if it has that checksum.
+# published beside URL over a verified connection. While the replicas of a hub are replaced, the two may come from replicas of two versions:
+# then both are requested until they agree. INSTALLED is used instead of a download if it has that checksum.
 fetch_verified() {
+	rounds=$retry_count
+	[ "$rounds" -le 12 ] || rounds=12
+	until fetch_once "$@"; do
+		rounds=$((rounds - 1))
+		if [ -n "$3" ] || [ "$rounds" = 0 ]; then fail "$2 has the checksum $actual instead of $wanted; nothing was installed"; fi
+		info "$2 does not have the checksum in $2.sha256: is the hub being upgraded? Requesting both again in 10 s"
+		sleep 10
+	done
+}
+
+# fetch_once returns 1 if the checksum is another one. A file of the round before is kept if the checksum is now that of it.
+fetch_once() {
 	wanted=$(printf '%s' "$3" | tr 'A-F' 'a-f')
 	if [ -z "$wanted" ]; then
 		case $2 in https://*) ;; *) fail "$2 is not https: pass its checksum" ;; esac
@@ -107,8 +120,9 @@ fetch_verified() {
 		case $wanted in *[!0-9a-f]*) fail "$2.sha256 contains no SHA-256; nothing was installed" ;; esac
 		[ "${#wanted}" = 64 ] || fail "$2.sha256 contains no SHA-256; nothing was installed"
 	fi
+	if [ -f "$1" ] && [ "$(sha256 "$1")" = "$wanted" ]; then return 0; fi
 	if [ -f "$4" ] && [ "$(sha256 "$4")" = "$wanted" ]; then
-		cp "$4" "$1"
+		cp "$4" "$1" || fail "Cannot write $1; is the disk full?"
 	else
 		info "Downloading $2"
 		answer_blocks=1048576
@@ -116,7 +130,7 @@ fetch_verified() {
 		answer_blocks=
 	fi
 	actual=$(sha256 "$1")
-	[ "$actual" = "$wanted" ] || fail "$2 has the checksum $actual instead of $wanted; nothing was installed"
+	[ "$actual" = "$wanted" ]
 }
 
 # given BINARY|UNINSTALL prints something if the caller sets its source.

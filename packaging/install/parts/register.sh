@@ -108,6 +108,7 @@ register() {
 		fail "The hub cannot register this machine (HTTP $status): $(one_line <"$work/answer")"
 		;;
 	esac
+	[ -n "$made_secret" ] || info "If the hub knows this machine, it keeps its roles, name, labels, taints and addresses: change them in the hub"
 	connection=$work/rancher2_connection_info.json
 	mv "$work/answer" "$connection"
 	"$work/system-agent" validate-connection "$connection" >"$work/validate" 2>&1 </dev/null ||
