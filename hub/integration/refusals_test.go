@@ -79,6 +79,14 @@ func TestInvalidObjects(t *testing.T) {
 		{name: "no duration", object: cluster("b27", withPool("unhealthyNodeTimeout: 5 minutes")), want: "must be a duration such as 10m"},
 		{name: "no duration of a drain", object: cluster("b28", withPool("drainBeforeDeleteTimeout: -5m")),
 			want: "must be a duration such as 10m"},
+		{name: "longer than can be counted", object: cluster("b28h", withPool("drainBeforeDeleteTimeout: 2562048h")),
+			want: "must be a duration such as 10m"},
+		{name: "parts whose sum is longer", object: cluster("b28s", withPool("unhealthyNodeTimeout: 9999999h1s")),
+			want: "must be a duration such as 10m"},
+		{name: "quantities", object: withAgentLimit("a28", "1.5e3")},
+		{name: "quantity with a long exponent", object: withAgentLimit("b28q", "1e-1000000000"), want: "limits"},
+		{name: "quantity that is none", object: withAgentLimit("b28e", "1e1.5"), want: "limits"},
+		{name: "number of 64 bits", object: cluster("b28n", withPool("rollingUpdate: {maxSurge: 3000000000}")), want: "maxSurge"},
 		{name: "startup too short", object: cluster("b29", withPool("nodeStartupTimeout: 20s")), want: "nodeStartupTimeout must be at least 30s"},
 		{name: "no number of unhealthy machines", object: cluster("b30", withPool("maxUnhealthy: some")),
 			want: "maxUnhealthy must be a number such as 2"},
@@ -99,6 +107,8 @@ func TestInvalidObjects(t *testing.T) {
 			want: "spec.rkeConfig.dataDirectories.systemAgent"},
 		{name: "nested data directories", object: cluster("b15", "{dataDirectories: {systemAgent: /data, k8sDistro: /data/k}}"),
 			want: "must not lie within one another"},
+		{name: "data directory of the agent near the root", object: cluster("b35", "{dataDirectories: {systemAgent: /data}}"),
+			want: "systemAgent must be at least two levels deep"},
 		{name: "hidden data directory", object: cluster("a4", "{dataDirectories: {systemAgent: /opt/.agent, k8sDistro: /opt/.agent2}}")},
 		{name: "unknown service", object: cluster("b16", "{rotateCertificates: {generation: 1, services: [nothing]}}"),
 			want: "spec.rkeConfig.rotateCertificates.services"},
@@ -148,8 +158,8 @@ func TestImmutableFields(t *testing.T) {
 			want: "dataDirectories.k8sDistro cannot be changed"},
 		{name: "data directory removed", before: cluster("d", "{dataDirectories: {k8sDistro: /data}}"), after: cluster("d", "{}"),
 			want: "dataDirectories.k8sDistro cannot be changed"},
-		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data}}"),
-			after: cluster("e", "{dataDirectories: {systemAgent: /date}}"), want: "dataDirectories.systemAgent cannot be changed"},
+		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data/agent}}"),
+			after: cluster("e", "{dataDirectories: {systemAgent: /date/agent}}"), want: "dataDirectories.systemAgent cannot be changed"},
 		{name: "infrastructure added", before: cluster("g", "{}"), after: cluster("g", "{infrastructureRef: "+infrastructure+"}"),
 			want: "spec.rkeConfig.infrastructureRef cannot be added"},
 		{name: "infrastructure removed", before: cluster("h", "{infrastructureRef: "+infrastructure+"}"), after: cluster("h", "{}"),
@@ -213,6 +223,12 @@ func bare(name string) string {
 func withEnv(name, variable, value string) string {
 	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name +
 		`}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: {}, agentEnvVars: [{name: ` + variable + `, value: "` + value + `"}]}}`
+}
+
+func withAgentLimit(name, cpu string) string {
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name +
+		`}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: {}, clusterAgentDeploymentCustomization: {overrideResourceRequirements: ` +
+		`{limits: {cpu: "` + cpu + `", memory: 4294967296}}}}}`
 }
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {

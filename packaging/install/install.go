@@ -30,6 +30,8 @@ const (
 	VarToken = "CATTLE_TOKEN"
 	// VarRetryCount is how often the script tries to reach the hub, with delays of up to 30 s.
 	VarRetryCount = "CATTLE_AGENT_RETRY_COUNT"
+	// VarAgentVarDir is the directory of the agent's data.
+	VarAgentVarDir = "CATTLE_AGENT_VAR_DIR"
 	// VarRoleNone is set if the hub knows the machine's roles.
 	VarRoleNone = "CATTLE_ROLE_NONE"
 )

@@ -83,6 +83,11 @@ func read(files embed.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		if err := yaml.UnmarshalStrict(raw, crd); err != nil {
 			return fmt.Errorf("decoding %s: %w", path, err)
 		}
+		for i := range crd.Spec.Versions {
+			if validation := crd.Spec.Versions[i].Schema; validation != nil && validation.OpenAPIV3Schema != nil {
+				restrict(validation.OpenAPIV3Schema)
+			}
+		}
 		out = append(out, crd)
 		return nil
 	})

@@ -3,9 +3,11 @@ package clusterregistrationtoken
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/packaging/install"
@@ -24,6 +26,15 @@ const (
 	// verifiedDownload trusts the hub's CA, which it verifies by its checksum.
 	verifiedDownload
 )
+
+// commandEnv are the variables of a cluster in its node command. The directory of the agent's data is one of them, as in bootstrap data.
+func commandEnv(spec *provisioningv1.ClusterSpec) []rkev1.EnvVar {
+	if spec.RKEConfig == nil || spec.RKEConfig.DataDirectories.SystemAgent == "" {
+		return spec.AgentEnvVars
+	}
+	dir := rkev1.EnvVar{Name: install.VarAgentVarDir, Value: string(spec.RKEConfig.DataDirectories.SystemAgent)}
+	return append(slices.Clone(spec.AgentEnvVars), dir)
+}
 
 // nodeCommand is the command that registers a Linux machine, without roles. The token is a placeholder. It is empty without a server URL,
 // or without a CA for a verified download.

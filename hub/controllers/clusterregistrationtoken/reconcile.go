@@ -93,7 +93,7 @@ func (r *Reconciler) readCluster(ctx context.Context, s *scope) error {
 	if err != nil || cluster == nil || cluster.Provisioning == nil {
 		return err
 	}
-	s.env, s.imported = cluster.Provisioning.Spec.AgentEnvVars, cluster.Imported()
+	s.env, s.imported = commandEnv(&cluster.Provisioning.Spec), cluster.Imported()
 	return nil
 }
 

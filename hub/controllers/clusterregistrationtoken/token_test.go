@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -189,5 +190,24 @@ func TestNodeCommand(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestCommandEnv: a machine that registers itself keeps the agent's data where the Cluster says, as one that a provider creates does.
+func TestCommandEnv(t *testing.T) {
+	spec := &provisioningv1.ClusterSpec{AgentEnvVars: []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy"}}}
+	for dir, want := range map[rkev1.DataDirectory]string{
+		"":            "sudo HTTPS_PROXY='http://proxy' sh -s -",
+		"/data/agent": "sudo HTTPS_PROXY='http://proxy' CATTLE_AGENT_VAR_DIR='/data/agent' sh -s -",
+	} {
+		spec.RKEConfig = &provisioningv1.RKEConfig{}
+		spec.RKEConfig.DataDirectories.SystemAgent = dir
+		if got := nodeCommand(settings.Settings{ServerURL: "https://h"}, commandEnv(spec), plainDownload); !strings.Contains(got, want) {
+			t.Errorf("%q: got %s, want %s in it", dir, got, want)
+		}
+	}
+	spec.RKEConfig = nil
+	if diff := cmp.Diff(spec.AgentEnvVars, commandEnv(spec)); diff != "" {
+		t.Errorf("imported (-want +got):\n%s", diff)
 	}
 }

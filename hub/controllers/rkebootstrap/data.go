@@ -29,9 +29,6 @@ const (
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// varAgentVarDir is the variable of the install script with the data directory of the agent.
-const varAgentVarDir = "CATTLE_AGENT_VAR_DIR"
-
 // retryCount is the number of attempts to reach the hub, with up to 30 s in between, before the bootstrap fails: more than a day, since
 // bootstrap data run only once.
 const retryCount = "4500"
@@ -143,7 +140,7 @@ func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, 
 			vars = append(vars, install.Var{Name: env.Name, Value: env.Value})
 		}
 	}
-	return append(vars, install.Var{Name: varAgentVarDir, Value: string(controlPlane.Spec.DataDirectories.SystemAgent)}), nil
+	return append(vars, install.Var{Name: install.VarAgentVarDir, Value: string(controlPlane.Spec.DataDirectories.SystemAgent)}), nil
 }
 
 // isCustom returns whether the machine is a custom one, which has run the install script before its objects were created.

@@ -64,6 +64,7 @@ type Networking struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.systemAgent) || !has(self.provisioning) || self.systemAgent == "" || self.provisioning == "" || !((self.systemAgent + '/').startsWith(self.provisioning + '/') || (self.provisioning + '/').startsWith(self.systemAgent + '/'))`,message="dataDirectories: systemAgent and provisioning must not lie within one another"
 // +kubebuilder:validation:XValidation:rule=`!has(self.systemAgent) || !has(self.k8sDistro) || self.systemAgent == "" || self.k8sDistro == "" || !((self.systemAgent + '/').startsWith(self.k8sDistro + '/') || (self.k8sDistro + '/').startsWith(self.systemAgent + '/'))`,message="dataDirectories: systemAgent and k8sDistro must not lie within one another"
 // +kubebuilder:validation:XValidation:rule=`!has(self.provisioning) || !has(self.k8sDistro) || self.provisioning == "" || self.k8sDistro == "" || !((self.provisioning + '/').startsWith(self.k8sDistro + '/') || (self.k8sDistro + '/').startsWith(self.provisioning + '/'))`,message="dataDirectories: provisioning and k8sDistro must not lie within one another"
+// +kubebuilder:validation:XValidation:rule=`!has(self.systemAgent) || self.systemAgent == "" || self.systemAgent.matches('^(/[A-Za-z0-9._@+-]+){2,}$')`,message="dataDirectories: systemAgent must be at least two levels deep, such as /data/agent, and may contain only letters, digits and ._@+-"
 type DataDirectories struct {
 	// SystemAgent is the agent's folder; empty means /var/lib/rancher/agent.
 	// +optional

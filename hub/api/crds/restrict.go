@@ -1,0 +1,44 @@
+package crds
+
+import (
+	"math"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+const (
+	// generatedQuantity is what controller-gen writes for a resource.Quantity. It lets in exponents that are none, such as 1e1.5, and those
+	// with which it takes hours to parse the text, such as 1e-1000000000.
+	generatedQuantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	quantity          = `^(\+|-)?(([0-9]{1,40}(\.[0-9]{0,40})?)|(\.[0-9]{1,40}))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
+	// dateTime is what a metav1.Time reads. The format date-time lets more in, such as a lower-case t and z, and time zones of 99 hours.
+	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+)
+
+// restrict has the API server refuse texts and numbers that the hub cannot decode. One object with such a value would keep the hub from
+// reading all objects of its kind, those of all users.
+func restrict(schema *apiextensionsv1.JSONSchemaProps) {
+	switch {
+	case schema.Pattern == generatedQuantity:
+		schema.Pattern = quantity
+	case schema.XIntOrString && schema.Pattern == "": // an intstr.IntOrString holds an int32
+		if schema.Minimum == nil {
+			schema.Minimum = new(float64(math.MinInt32))
+		}
+		if schema.Maximum == nil {
+			schema.Maximum = new(float64(math.MaxInt32))
+		}
+	case schema.Format == "date-time" && schema.Pattern == "":
+		schema.Pattern = dateTime
+	}
+	for name, property := range schema.Properties {
+		restrict(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		restrict(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		restrict(schema.AdditionalProperties.Schema)
+	}
+}
