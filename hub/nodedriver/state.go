@@ -129,6 +129,7 @@ func Decode(name string, raw []byte) (*State, error) {
 		return nil, fmt.Errorf("reading the state of the machine: %w", err)
 	}
 	archive := tar.NewReader(io.LimitReader(zipped, maxState))
+	left := int64(maxState) // the holes of a sparse file are not in what is read
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -143,6 +144,9 @@ func Decode(name string, raw []byte) (*State, error) {
 		}
 		if len(s.Files) >= maxFiles {
 			return nil, fmt.Errorf("the state of the machine has more than %d files", maxFiles)
+		}
+		if left -= header.Size; left < 0 {
+			return nil, fmt.Errorf("the files of the machine have more than %d bytes", maxState)
 		}
 		if s.Files[file], err = io.ReadAll(archive); err != nil {
 			return nil, fmt.Errorf("reading the state of the machine: %w", err)

@@ -1,9 +1,14 @@
 package nodedriver
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,5 +49,24 @@ func TestFit(t *testing.T) {
 		if raw, err := s.Encode(); err != nil || len(raw) > maxEncoded {
 			t.Errorf("%s: %d bytes, %v", name, len(raw), err)
 		}
+	}
+}
+
+// TestDecodeHoles: whoever may write the Secret of a state does not fill the hub's memory with a file that is nearly all hole.
+func TestDecodeHoles(t *testing.T) {
+	var plain, zipped bytes.Buffer
+	archive := tar.NewWriter(&plain)
+	// The writer leaves out what begins with GNU.sparse.
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "machines/a/config.json", Mode: 0o600, PAXRecords: map[string]string{
+		"XXX.sparse.major": "0", "XXX.sparse.minor": "1", "XXX.sparse.numblocks": "0", "XXX.sparse.size": "5000000",
+	}}
+	compressor := gzip.NewWriter(&zipped)
+	err := errors.Join(archive.WriteHeader(header), archive.Close())
+	_, writeErr := compressor.Write(bytes.ReplaceAll(plain.Bytes(), []byte("XXX.sparse."), []byte("GNU.sparse.")))
+	if err = errors.Join(err, writeErr, compressor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode("a", zipped.Bytes()); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -13,12 +13,15 @@ import (
 
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
+	"github.com/drover-dev/drover/hub/util/limitedyaml"
 )
 
 const (
 	userDataPath = sandbox.Home + "/user-data"
 	// scriptPath is where cloud-init puts the bootstrap script.
 	scriptPath = "/usr/local/custom_script/install.sh"
+	// maxUserData is how many bytes the user's cloud-config may have with all aliases written out.
+	maxUserData = 2 << 20
 )
 
 // userDataField is the field of the flag that takes the path of a file with user data, which is the first with such a name, as it is for
@@ -43,6 +46,9 @@ func userData(hostname, users string, script []byte) ([]byte, error) {
 		_, body, _ := strings.Cut(users, "\n")
 		script = append([]byte(body+"\n\n"), script...)
 	case strings.HasPrefix(users, "#cloud-config"):
+		if err := limitedyaml.Check([]byte(users), maxUserData); err != nil {
+			return nil, invalid("the user data: %v", err)
+		}
 		if err := yaml.Unmarshal([]byte(users), &config); err != nil {
 			return nil, invalid("the user data is no YAML: write a cloud-config")
 		}

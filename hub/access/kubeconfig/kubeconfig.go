@@ -17,10 +17,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/drover-dev/drover/hub/util/limitedyaml"
 )
 
-// maxName bounds what an error quotes of the name of an entry.
-const maxName = 63
+const (
+	// maxName bounds what an error quotes of the name of an entry.
+	maxName = 63
+	// maxSize is how many bytes a kubeconfig may have with all aliases written out. A Secret has a MiB.
+	maxSize = 2 << 20
+)
 
 // FieldError says which field of a kubeconfig is refused, and what to write instead.
 type FieldError struct{ Field, Problem string }
@@ -30,6 +36,9 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 
 // Load reads a kubeconfig and returns a *FieldError for the first field that it may not have, in the entries in use and all others.
 func Load(raw []byte) (*clientcmdapi.Config, error) {
+	if limitedyaml.Check(raw, maxSize) != nil {
+		return nil, &FieldError{"the kubeconfig", "is no YAML, or too large once its aliases are written out: write it without aliases"}
+	}
 	config, err := clientcmd.Load(raw)
 	if err != nil {
 		// The parser's error may quote a credential.

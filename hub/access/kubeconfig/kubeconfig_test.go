@@ -122,6 +122,17 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestAliases: a kubeconfig that is short as a text and large once it is JSON is not decoded.
+func TestAliases(t *testing.T) {
+	repeated := "\nother: &a " + strings.Repeat("x", 10<<10) + "\nothers: ["
+	for times, refused := range map[int]bool{10: false, 1000: true} {
+		raw := append(write(t, good()), repeated+strings.Repeat("*a ,", times)+"]\n"...)
+		if _, err := Load(raw); (err != nil) != refused {
+			t.Errorf("%d aliases: %v", times, err)
+		}
+	}
+}
+
 // known are the fields of kubeconfigs that Load handles. Fields that client-go adds may read files or run programs, too.
 var known = map[reflect.Type]string{
 	reflect.TypeFor[clientcmdapi.Cluster](): "LocationOfOrigin Server TLSServerName InsecureSkipTLSVerify CertificateAuthority " +

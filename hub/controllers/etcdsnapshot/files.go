@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,12 @@ const (
 	kindInterval = 10 * time.Minute
 	// maxFiles bounds how many ETCDSnapshots a cluster can have the hub keep. The newest count.
 	maxFiles = 1000
+	// maxTexts bounds, in bytes, all other texts of one of them together, of which an authority is the longest, and maxAllMetadata the
+	// metadata of all. That of the newest counts.
+	maxTexts       = 64 << 10
+	maxAllMetadata = 16 << 20
+	// maxQuantity is the length of a size.
+	maxQuantity = 32
 )
 
 var (
@@ -49,13 +56,27 @@ type file struct {
 		S3           *fileS3           `json:"s3"`
 	} `json:"spec"`
 	Status struct {
-		Size         *resource.Quantity `json:"size"`
-		CreationTime *metav1.Time       `json:"creationTime"`
-		ReadyToUse   bool               `json:"readyToUse"`
+		Size         *quantity    `json:"size"`
+		CreationTime *metav1.Time `json:"creationTime"`
+		ReadyToUse   bool         `json:"readyToUse"`
 		Error        struct {
 			Message string `json:"message"`
 		} `json:"error"`
 	} `json:"status"`
+}
+
+// quantity is a resource.Quantity that was not checked before. To parse one takes hours if its exponent is long.
+type quantity struct{ resource.Quantity }
+
+// exponent is one of more than two digits.
+var exponent = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantity) UnmarshalJSON(raw []byte) error {
+	if len(raw) > maxQuantity || exponent.Match(raw) {
+		return errors.New("the quantity is too long")
+	}
+	return q.Quantity.UnmarshalJSON(raw)
 }
 
 type fileS3 struct {
@@ -121,7 +142,8 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 	for i := range items {
 		f := file{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &f)
-		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil || f.inOtherFolder() {
+		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil || f.inOtherFolder() ||
+			f.texts() > maxTexts {
 			ignored++
 			continue
 		}
@@ -131,9 +153,27 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 		return cmp.Or(b.created().Compare(a.created()), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
 	})
 	if extra := len(files) - maxFiles; extra > 0 {
-		return files[:maxFiles], ignored + extra
+		files, ignored = files[:maxFiles], ignored+extra
+	}
+	left := maxAllMetadata
+	for i := range files {
+		for key, value := range files[i].Spec.Metadata {
+			left -= len(key) + len(value)
+		}
+		if left < 0 {
+			files[i].Spec.Metadata = nil
+		}
 	}
 	return files, ignored
+}
+
+// texts is the size of all texts but the metadata, and but the message, which is cut.
+func (f *file) texts() int {
+	size := len(f.Metadata.Name) + len(f.Spec.SnapshotName) + len(f.Spec.NodeName) + len(f.Spec.Location)
+	if s3 := f.Spec.S3; s3 != nil {
+		size += len(s3.Endpoint) + len(s3.EndpointCA) + len(s3.Bucket) + len(s3.Region) + len(s3.Prefix)
+	}
+	return size
 }
 
 // inOtherFolder reports whether an object in S3 is not in the folder of the cluster. RKE2 and k3s list all objects whose keys begin with

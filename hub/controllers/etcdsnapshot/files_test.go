@@ -3,6 +3,7 @@ package etcdsnapshot
 import (
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,30 @@ func TestParse(t *testing.T) {
 	files, ignored = parse(many)
 	if len(files) != maxFiles || ignored != 3 || files[0].Metadata.Name != fmt.Sprintf("file-%d", maxFiles+2) {
 		t.Errorf("got %d files, %d ignored, the first is %s", len(files), ignored, files[0].Metadata.Name)
+	}
+}
+
+// TestHostileFiles: whoever administers a cluster fills neither the hub's etcd nor its time.
+func TestHostileFiles(t *testing.T) {
+	endless, wide := snapshotFile("endless", "2026-11-01T00:00:00Z"), snapshotFile("wide", "2026-11-01T00:00:00Z")
+	_ = unstructured.SetNestedField(endless.Object, "1e-1000000000", "status", "size")
+	_ = unstructured.SetNestedField(wide.Object, strings.Repeat("x", maxTexts), "spec", "location")
+	if files, ignored := parse([]unstructured.Unstructured{endless, wide}); len(files) != 0 || ignored != 2 {
+		t.Errorf("got %d files, %d ignored", len(files), ignored)
+	}
+	var many []unstructured.Unstructured
+	for i := range maxFiles {
+		item := snapshotFile(fmt.Sprintf("file-%d", i), time.Unix(int64(i), 0).UTC().Format(time.RFC3339))
+		_ = unstructured.SetNestedField(item.Object, strings.Repeat("x", 100<<10), "spec", "metadata", "provisioning-cluster-spec")
+		many = append(many, item)
+	}
+	files, _ := parse(many)
+	size := 0
+	for i := range files {
+		size += len(files[i].Spec.Metadata["provisioning-cluster-spec"])
+	}
+	if len(files) != maxFiles || size > maxAllMetadata || len(files[0].Spec.Metadata) == 0 {
+		t.Errorf("got %d files with %d bytes of metadata, %d entries of the newest", len(files), size, len(files[0].Spec.Metadata))
 	}
 }
 

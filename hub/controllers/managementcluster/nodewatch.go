@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// versionTimeout and maxVersionBody, in bytes, bound a request for the version of a cluster.
+	// versionTimeout and maxVersionBody, in bytes, bound a request for the version of a cluster. The answer is kept in the status, which is
+	// written whenever the number of Nodes changes, as often as the cluster likes.
 	versionTimeout = 30 * time.Second
-	maxVersionBody = 64 << 10
+	maxVersionBody = 4 << 10
 	// minRetry to maxRetry is the time after which a cluster is observed again.
 	minRetry, maxRetry = time.Second, time.Minute
 	// uncountedRetry is the time where its Nodes cannot be counted. An API server that has just started may refuse what it allows later.

@@ -106,6 +106,7 @@ func (c *clusterPlans) of(secret *corev1.Secret) *machinePlan {
 	}
 	m := &machinePlan{resourceVersion: secret.ResourceVersion}
 	m.report, m.reportErr = rollout.ReadReport(secret.Data)
+	trim(&m.report.Status)
 	intern.Object(&m.report.Delivered)
 	if c != nil && secret.UID != "" && secret.ResourceVersion != "" {
 		c.next[secret.UID] = m

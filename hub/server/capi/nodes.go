@@ -10,6 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/util/intern"
+	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// Of what a kubelet reports of its Node, so many bytes of each text are kept, of the message of each condition, and so many addresses.
+// Whoever administers one machine writes them as often as he likes, and Cluster API copies them to the status of the Machine: each change
+// is a version of the Machine in etcd.
+const (
+	maxNodeText      = 256
+	maxNodeMessage   = 1 << 10
+	maxNodeAddresses = 64
 )
 
 // cacheOptions are those of the caches of clusters. Of Nodes these do not have the images: a kubelet reports fifty, which are more than all
@@ -20,11 +30,30 @@ func cacheOptions() clustercache.CacheOptions {
 	options.DefaultTransform = func(in any) (any, error) {
 		if node, ok := in.(*corev1.Node); ok {
 			node.Status.Images = nil
+			boundNode(node)
 		}
 		intern.Object(in)
 		return strip(in)
 	}
 	return options
+}
+
+// boundNode cuts what a kubelet reports to the bounds.
+func boundNode(node *corev1.Node) {
+	info, status := &node.Status.NodeInfo, &node.Status
+	texts := []*string{&info.MachineID, &info.SystemUUID, &info.BootID, &info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion,
+		&info.KubeletVersion, &info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture}
+	status.Addresses = status.Addresses[:min(len(status.Addresses), maxNodeAddresses)]
+	for i := range status.Addresses {
+		texts = append(texts, &status.Addresses[i].Address)
+	}
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		texts, c.Message = append(texts, &c.Reason), message.Bound(c.Message, maxNodeMessage)
+	}
+	for _, text := range texts {
+		*text = message.Bound(*text, maxNodeText)
+	}
 }
 
 // machineNodes is the ClusterCache of the Machine controller, without what that does for nothing.

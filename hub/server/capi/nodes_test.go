@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,5 +101,25 @@ func TestNodesInCaches(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, node); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestNodeTexts: what a kubelet reports, as long as the API server of its cluster allows, is kept in part only.
+func TestNodeTexts(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	node := &corev1.Node{Status: corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{KernelVersion: long, KubeletVersion: "v1.36.3+k3s1"},
+		Addresses:  slices.Repeat([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: long}}, 1000),
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: long, Message: long}},
+	}}
+	kept, err := cacheOptions().DefaultTransform(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := kept.(*corev1.Node).Size(); size > 32<<10 {
+		t.Errorf("%d bytes of the Node are kept", size)
+	}
+	if got := kept.(*corev1.Node).Status.NodeInfo.KubeletVersion; got != "v1.36.3+k3s1" {
+		t.Errorf("the version has become %q", got)
 	}
 }

@@ -88,7 +88,8 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: quietNodes{cache}}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
-			return (&clusterresourceset.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10), mgr.GetCache())
+			return (&clusterresourceset.Reconciler{Client: resourcesClient{c}, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10),
+				mgr.GetCache())
 		}},
 		{"ClusterResourceSetBinding", func() error {
 			return (&clusterresourcesetbinding.Reconciler{Client: c}).SetupWithManager(ctx, mgr, concurrency(10))

@@ -12,6 +12,7 @@ import (
 	"io"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // MetadataKey is the key of the specification in the metadata of a snapshot.
@@ -41,7 +42,14 @@ func Encode(spec provisioningv1.ClusterSpec) (string, error) {
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
 }
 
-// Decode returns what was encoded, without operations.
+// restored are the fields that a restore reads. Others have quantities: to parse one takes hours if its exponent is long.
+type restored struct {
+	KubernetesVersion string                    `json:"kubernetesVersion"`
+	AgentEnvVars      []rkev1.EnvVar            `json:"agentEnvVars"`
+	RKEConfig         *provisioningv1.RKEConfig `json:"rkeConfig"`
+}
+
+// Decode returns what was encoded of the fields that a restore reads, without operations.
 func Decode(encoded string) (*provisioningv1.ClusterSpec, error) {
 	packed, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
@@ -58,10 +66,11 @@ func Decode(encoded string) (*provisioningv1.ClusterSpec, error) {
 	if len(raw) > maxSpec {
 		return nil, errors.New("unpacking the Cluster's spec: it is too large")
 	}
-	spec := &provisioningv1.ClusterSpec{}
-	if err := json.Unmarshal(raw, spec); err != nil {
+	var had restored
+	if err := json.Unmarshal(raw, &had); err != nil {
 		return nil, fmt.Errorf("decoding the Cluster's spec: %w", err)
 	}
+	spec := &provisioningv1.ClusterSpec{KubernetesVersion: had.KubernetesVersion, AgentEnvVars: had.AgentEnvVars, RKEConfig: had.RKEConfig}
 	if spec.RKEConfig != nil {
 		withoutOperations(spec.RKEConfig)
 	}

@@ -66,3 +66,18 @@ func TestFromSnapshotInvalid(t *testing.T) {
 		t.Error("metadata that is no base64 was decoded")
 	}
 }
+
+// TestOtherFields: fields that no restore reads are not decoded. With 1e-1000000000 instead, that would take hours.
+func TestOtherFields(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte(`{"kubernetesVersion":"v1.36.3+k3s1","agentEnvVars":[{"name":"A","value":"b"}],"rkeConfig":{},
+		"clusterAgentDeploymentCustomization":{"overrideResourceRequirements":{"limits":{"cpu":"1e1.5"}}}}`))
+	_ = w.Close()
+	got, err := Decode(base64.StdEncoding.EncodeToString(packed.Bytes()))
+	want := &provisioningv1.ClusterSpec{KubernetesVersion: "v1.36.3+k3s1", AgentEnvVars: []rkev1.EnvVar{{Name: "A", Value: "b"}},
+		RKEConfig: &provisioningv1.RKEConfig{}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+}
