@@ -8,6 +8,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/inflight"
+	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -20,16 +21,21 @@ const (
 	maxMachineWatches = 4
 	// maxMachineConnections is how many connections one machine may have. An agent has two or three, and dead ones that nobody has noticed.
 	maxMachineConnections = 32
+	// writesPerSecond and writeBurst are how often one machine may write. An agent reports every few seconds at most. A report may have a MiB,
+	// and etcd keeps all versions of the last minutes: without a limit one machine fills its database, which then refuses all writes.
+	writesPerSecond, writeBurst = 1, 120
 )
 
-// machineLimits are what each machine may have in progress.
+// machineLimits are what each machine may have in progress, and how often it may write.
 type machineLimits struct {
 	requests *inflight.Limiter
 	watches  *inflight.Newest
+	writes   *ratelimit.Limiter
 }
 
 func newMachineLimits() machineLimits {
-	return machineLimits{inflight.New(math.MaxInt, maxMachineRequests), inflight.NewNewest(maxMachineWatches)}
+	return machineLimits{inflight.New(math.MaxInt, maxMachineRequests), inflight.NewNewest(maxMachineWatches),
+		ratelimit.New(writesPerSecond, writeBurst)}
 }
 
 // machineHandler serves a machine that is authenticated.
@@ -48,6 +54,16 @@ func (s *Server) asWatchingMachine(serve machineHandler) handler {
 			return watch(w, r, m)
 		}
 		return request(w, r, m)
+	})
+}
+
+// asWritingMachine is asMachine for requests that write.
+func (s *Server) asWritingMachine(serve machineHandler) handler {
+	return s.asMachine(func(w http.ResponseWriter, r *http.Request, m *plandelivery.Machine) error {
+		if wait, ok := s.machineLimits.writes.Take(m.Account.String()); !ok {
+			return response.TooMany(wait, "this machine writes too often")
+		}
+		return serve(w, r, m)
 	})
 }
 

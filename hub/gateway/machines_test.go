@@ -72,3 +72,30 @@ func TestRequestsOfOneMachine(t *testing.T) {
 		})
 	}
 }
+
+// TestWritesOfOneMachine has a machine that writes all the time: it is refused after a while, and others are not.
+func TestWritesOfOneMachine(t *testing.T) {
+	s := newTestServer(t, "")
+	write := func(plan string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, "/api/v1/namespaces/"+planNamespace+"/secrets/"+plan, nil)
+		r.Header.Set("Authorization", "Bearer "+plan)
+		s.handler.ServeHTTP(w, r)
+		return w
+	}
+	writes := 0
+	for ; writes <= 2*writeBurst; writes++ {
+		w := write(benchName(0))
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "" {
+			break
+		}
+		if w.Code != http.StatusBadRequest { // it has no body
+			t.Fatalf("write %d: %d %s", writes, w.Code, w.Body)
+		}
+	}
+	if writes < writeBurst || writes > 2*writeBurst {
+		t.Errorf("refused after %d writes, want some %d", writes, writeBurst)
+	}
+	if w := write(benchName(1)); w.Code != http.StatusBadRequest {
+		t.Errorf("another machine: %d %s", w.Code, w.Body)
+	}
+}

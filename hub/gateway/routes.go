@@ -82,7 +82,7 @@ func (s *Server) routes() []route {
 		{"GET /api/v1", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
 		{"GET " + secrets, s.machines, 0, 0, s.asWatchingMachine(s.plans.List)},
 		{"GET " + secrets + "/{name}", s.machines, 0, 0, s.asMachine(s.plans.Get)},
-		{"PUT " + secrets + "/{name}", s.machines, plandelivery.MaxUpdateBytes, 0, s.asMachine(s.plans.Update)},
+		{"PUT " + secrets + "/{name}", s.machines, plandelivery.MaxUpdateBytes, 0, s.asWritingMachine(s.plans.Update)},
 	}
 	for _, rest := range []string{"/version", "/api", "/api/", "/apis", "/apis/", "/openapi/"} {
 		table = append(table, route{rest, s.machines, 0, 0, s.asMachine(s.plans.Forbid)})
