@@ -75,10 +75,11 @@ func (l *Local) Flags(ctx context.Context, driver string, source *managementv3.N
 
 // Create removes what there is of a machine, and creates it, within CreateTimeout, in which it waits for no other machine.
 func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
-	if err := l.Runner.acquire(ctx); err != nil {
+	release, err := l.Runner.acquire(ctx, m.ID.Namespace)
+	if err != nil {
 		return nil, "", err
 	}
-	defer l.Runner.release()
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
@@ -96,10 +97,11 @@ func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) 
 	if m.State.Config() == nil {
 		return "", nil
 	}
-	if err := l.Runner.acquire(ctx); err != nil {
+	release, err := l.Runner.acquire(ctx, m.ID.Namespace)
+	if err != nil {
 		return "", err
 	}
-	defer l.Runner.release()
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, RemoveTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
+	"github.com/drover-dev/drover/hub/util/inflight"
 )
 
 // Runner runs drivers in processes of its own.
@@ -22,8 +23,8 @@ type Runner struct {
 	Dir string
 	// Grace is how long a driver may go on with a creation that was canceled.
 	Grace time.Duration
-	// slots bounds how many drivers make machines at a time.
-	slots chan struct{}
+	// slots bounds how many drivers make machines at a time, by namespace.
+	slots *inflight.Fair
 }
 
 // maxRunning is the number of drivers that make machines at a time: some of them take a hundred megabytes.
@@ -31,7 +32,7 @@ const maxRunning = 10
 
 // NewRunner returns a Runner with its sandboxes in dir/run. It removes those that a hub has left there that was killed.
 func NewRunner(dir string) (*Runner, error) {
-	r := &Runner{Dir: filepath.Join(dir, "run"), Grace: localGrace, slots: make(chan struct{}, maxRunning)}
+	r := &Runner{Dir: filepath.Join(dir, "run"), Grace: localGrace, slots: inflight.NewFair(maxRunning)}
 	if dir == "" {
 		return r, nil // there is no program either
 	}
@@ -42,7 +43,7 @@ func NewRunner(dir string) (*Runner, error) {
 }
 
 // NewContained returns a Runner in a container that was made for one operation of a driver.
-func NewContained() *Runner { return &Runner{Grace: containedGrace, slots: make(chan struct{}, 1)} }
+func NewContained() *Runner { return &Runner{Grace: containedGrace, slots: inflight.NewFair(1)} }
 
 // sandbox makes the sandbox of a program.
 func (r *Runner) sandbox(program *programs.Program) (*sandbox.Sandbox, error) {

@@ -27,7 +27,8 @@ func TestQueue(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Local{Programs: &programs.Store{}, Runner: NewContained()}
-			if err := l.Runner.acquire(t.Context()); err != nil {
+			release, err := l.Runner.acquire(t.Context(), "")
+			if err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan error, 1)
@@ -38,13 +39,13 @@ func TestQueue(t *testing.T) {
 				t.Errorf("%s: ended while it waited: %v", name, <-ended)
 				return
 			}
-			l.Runner.release()
+			release()
 			var fault *programs.FaultError
 			if err := <-ended; !errors.As(err, &fault) {
 				t.Errorf("%s: %v", name, err)
 			}
 
-			if err := l.Runner.acquire(t.Context()); err != nil {
+			if _, err := l.Runner.acquire(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -134,18 +134,14 @@ func (s *session) end() error {
 	return s.box.Close()
 }
 
-// acquire waits for a slot. The error is ErrNotStarted.
-func (r *Runner) acquire(ctx context.Context) error {
-	select {
-	case r.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ErrNotStarted
+// acquire waits for a slot for a machine of a namespace. The error is ErrNotStarted.
+func (r *Runner) acquire(ctx context.Context, namespace string) (release func(), err error) {
+	release, ok := r.slots.Acquire(ctx, namespace)
+	if !ok {
+		return nil, ErrNotStarted
 	}
+	return release, nil
 }
-
-// release gives the slot back.
-func (r *Runner) release() { <-r.slots }
 
 // Create creates a machine and runs its bootstrap data, and returns its addresses. log is the end of what the driver has written, without
 // secrets, as is the text of the error. Whatever the outcome, the state was saved: Remove removes what there is.

@@ -26,6 +26,7 @@ const (
 	component      = "node-driver"
 	uidLabel       = "rke.cattle.io/infra-machine-uid"
 	removeLabel    = "rke.cattle.io/infra-remove"
+	namespaceLabel = "rke.cattle.io/infra-machine-namespace"
 )
 
 const (
@@ -82,7 +83,7 @@ func machineJob(id nodedriver.ID, o *order) job {
 		labels: map[string]string{
 			componentLabel: component, uidLabel: string(id.UID), removeLabel: "false",
 			"rke.cattle.io/infra-machine-group": id.Kind.Group, "rke.cattle.io/infra-machine-version": id.Kind.Version,
-			"rke.cattle.io/infra-machine-kind": id.Kind.Kind, "rke.cattle.io/infra-machine-namespace": id.Namespace,
+			"rke.cattle.io/infra-machine-kind": id.Kind.Kind, namespaceLabel: id.Namespace,
 			"rke.cattle.io/infra-machine-name": rkev1.SafeConcat(id.Name),
 		},
 	}

@@ -31,15 +31,14 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		if !exists {
-			return nil, nodedriver.ErrNotStarted
-		}
+	release, ok := r.slots.Acquire(ctx, j.labels[namespaceLabel])
+	switch {
+	case !ok && exists:
 		return nil, nodedriver.ErrInterrupted
+	case !ok:
+		return nil, nodedriver.ErrNotStarted
 	}
+	defer release()
 	if !exists {
 		if err := r.start(ctx, j, save); err != nil {
 			return nil, err

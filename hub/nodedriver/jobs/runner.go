@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/util/inflight"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -26,7 +27,7 @@ const fieldOwner = client.FieldOwner("drover-nodedriver-jobs")
 type Runner struct {
 	Options
 	client client.WithWatch
-	slots  chan struct{}
+	slots  *inflight.Fair
 }
 
 var _ nodedriver.Drivers = &Runner{}
@@ -39,7 +40,7 @@ func New(config *rest.Config, opts Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the Jobs of node drivers: %w", err)
 	}
-	return &Runner{Options: opts, client: c, slots: make(chan struct{}, maxRunning)}, nil
+	return &Runner{Options: opts, client: c, slots: inflight.NewFair(maxRunning)}, nil
 }
 
 // Identify returns the checksum of the download, or the image that has a builtin driver.

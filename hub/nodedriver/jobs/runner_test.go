@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/util/inflight"
 )
 
 // refusingJobs is a Runner on an API server that refuses Jobs.
@@ -31,7 +32,7 @@ func refusingJobs(existing ...client.Object) *Runner {
 			return c.Create(ctx, o, opts...)
 		},
 	}).Build()
-	return &Runner{Options: Options{Namespace: "cattle-system", Image: "hub"}, client: c, slots: make(chan struct{}, 1)}
+	return &Runner{Options: Options{Namespace: "cattle-system", Image: "hub"}, client: c, slots: inflight.NewFair(1)}
 }
 
 // left are the objects in the namespace of the hub.
