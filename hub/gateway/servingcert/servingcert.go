@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ const (
 const (
 	// refreshInterval is how often a certificate that is about to expire, or was replaced by another replica, is looked for.
 	refreshInterval = time.Hour
+	// checkInterval is how often the Secret is looked for, which is put back if it was deleted.
+	checkInterval = time.Minute
 	// An authority that has less than expiryWarning left is logged every expiryWarningInterval.
 	expiryWarning         = 90 * 24 * time.Hour
 	expiryWarningInterval = 24 * time.Hour
@@ -56,6 +59,8 @@ type Identity struct {
 	caSecret string
 
 	ca []byte
+	// stored is the data of the Secret as last read or written, by which one that is deleted while the hub runs is put back.
+	stored map[string][]byte
 	// expires is when the authority in use ends; refresh sets it.
 	expires time.Time
 	serving atomic.Pointer[tls.Certificate]
@@ -99,10 +104,12 @@ func (i *Identity) ServerTLS() *tls.Config {
 	}
 }
 
-// Run renews the certificates until ctx ends, and logs when the authority, which it does not renew, expires soon.
+// Run renews the certificates until ctx ends, and logs when the authority, which it does not renew, expires soon. If the Secret is deleted,
+// it is put back: the next start would make another authority, which no machine trusts.
 func (i *Identity) Run(ctx context.Context, log logr.Logger) {
-	ticker, warnings := time.NewTicker(refreshInterval), time.NewTicker(expiryWarningInterval)
+	ticker, checks, warnings := time.NewTicker(refreshInterval), time.NewTicker(checkInterval), time.NewTicker(expiryWarningInterval)
 	defer ticker.Stop()
+	defer checks.Stop()
 	defer warnings.Stop()
 	i.warnOfExpiry(log)
 	for {
@@ -112,6 +119,12 @@ func (i *Identity) Run(ctx context.Context, log logr.Logger) {
 		case <-warnings.C:
 			i.warnOfExpiry(log)
 			continue
+		case <-checks.C:
+			if !i.isDeleted(ctx) {
+				continue
+			}
+			log.Info("The Secret with the certificate authority that machines trust was deleted; putting it back",
+				"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName})
 		case <-ticker.C:
 		}
 		if err := i.refresh(ctx); err != nil && ctx.Err() == nil {
@@ -137,6 +150,11 @@ func (i *Identity) warnOfExpiry(log logr.Logger) {
 	}
 	log.Info("The gateway's certificate authority expires soon; replace it in three steps, with the annotation rke.cattle.io/ca-rotation of " +
 		"the Secret: prepare, switch, finish. After each, restart all replicas and wait until all machines have followed")
+}
+
+// isDeleted reports whether the Secret is known not to exist.
+func (i *Identity) isDeleted(ctx context.Context) bool {
+	return apierrors.IsNotFound(i.client.Get(ctx, client.ObjectKey{Namespace: i.namespace, Name: SecretName}, &corev1.Secret{}))
 }
 
 // errConflict is returned if another replica wrote the Secret in between.
@@ -183,7 +201,7 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if changed || rotated {
+	if changed || rotated || missing {
 		if missing {
 			err = i.client.Create(ctx, secret)
 		} else {
@@ -204,15 +222,19 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 	} else if !bytes.Equal(i.ca, bundle(secret)) {
 		return errors.New("the certificate authority was replaced while the hub was running; restart the hub to serve with the new one")
 	}
+	i.stored = secret.Data
 	i.serving.Store(&tls.Certificate{Certificate: chain(secret, serving.Cert.Raw, ca, i.now()), PrivateKey: serving.Key, Leaf: serving.Cert})
 	return nil
 }
 
-// newSecret returns the Secret with an authority.
+// newSecret returns the Secret as it was, or with an authority if there was none yet.
 func (i *Identity) newSecret(ctx context.Context) (*corev1.Secret, error) {
-	data := map[string][]byte{}
-	if err := i.newAuthority(ctx, data); err != nil {
-		return nil, err
+	data := maps.Clone(i.stored)
+	if data == nil {
+		data = map[string][]byte{}
+		if err := i.newAuthority(ctx, data); err != nil {
+			return nil, err
+		}
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: SecretName},

@@ -1,6 +1,7 @@
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -128,6 +129,51 @@ func TestExpiredAuthority(t *testing.T) {
 		}
 		if leaf := expired.serving.Load().Leaf; leaf.NotAfter.Before(time.Now()) || expired.expires.Before(time.Now()) {
 			t.Errorf("after the rotation the gateway serves until %s", leaf.NotAfter)
+		}
+	})
+}
+
+// TestDeletedSecret: a hub that runs puts back the Secret that somebody has deleted, since machines trust the authority in it. One that was
+// put back from a copy meanwhile is left as it is.
+func TestDeletedSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewClientBuilder().Build()
+		key := client.ObjectKey{Namespace: "ns", Name: SecretName}
+		read := func() *corev1.Secret {
+			secret := &corev1.Secret{}
+			must(t, c.Get(t.Context(), key, secret))
+			return secret
+		}
+		i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now, client: c}
+		must(t, i.refresh(t.Context()))
+		before := read()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var log strings.Builder
+		go i.Run(ctx, funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+
+		time.Sleep(time.Hour + 10*time.Second)
+		must(t, c.Delete(t.Context(), read()))
+		time.Sleep(2 * checkInterval)
+		synctest.Wait()
+		after := read()
+		for _, name := range []string{caCertKey, caKeyKey, servingCertKey, servingKeyKey} {
+			if len(before.Data[name]) == 0 || !bytes.Equal(before.Data[name], after.Data[name]) {
+				t.Errorf("%s is not what it was", name)
+			}
+		}
+		if !strings.Contains(log.String(), "was deleted; putting it back") {
+			t.Errorf("the log says %q", log.String())
+		}
+
+		must(t, c.Delete(t.Context(), after))
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: SecretName, Labels: map[string]string{"of": "a backup"}},
+			Data: before.Data}
+		must(t, c.Create(t.Context(), copied))
+		time.Sleep(2 * refreshInterval)
+		synctest.Wait()
+		if read().Labels["of"] != "a backup" || i.refresh(t.Context()) != nil {
+			t.Error("the copy was replaced, or is refused")
 		}
 	})
 }
