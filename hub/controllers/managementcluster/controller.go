@@ -84,10 +84,9 @@ var deletionStarted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }}
 
-// start begins the time in which agents that lost their hub, or the replica that reconciled before, may reconnect. ctx ends with the
+// start is a source.Func: it gives the controller what agents change. A replica calls it long before it leads. ctx ends with the
 // controller, and with it the watches of Nodes.
 func (r *Reconciler) start(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	r.history.start(r.Clock.Now())
 	r.queue.set(q)
 	r.watchers.start(ctx, r.Access.Config, r.queue.add)
 	return nil

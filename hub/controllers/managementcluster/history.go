@@ -21,16 +21,14 @@ type sessionHistory struct {
 	losses []time.Time
 }
 
-func (h *history) start(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.started, h.byName = now, map[string]*sessionHistory{}
-}
-
-// observe records whether a cluster is connected now, and sets the inputs that depend on earlier observations.
+// observe records whether a cluster is connected now, and sets the inputs that depend on earlier observations. It begins with the first
+// reconcile, and not with the controller's sources, which are started in replicas that do not lead, too.
 func (h *history) observe(name string, in *connectionInputs) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.byName == nil {
+		h.started, h.byName = in.now, map[string]*sessionHistory{}
+	}
 	s := h.byName[name]
 	if s == nil {
 		s = &sessionHistory{}

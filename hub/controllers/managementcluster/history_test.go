@@ -15,7 +15,7 @@ func TestHistory(t *testing.T) {
 		return began.Add(time.Duration(seconds) * time.Second)
 	}
 	var h history
-	h.start(began)
+	h.observe("another", &connectionInputs{now: began}) // with the first one it begins
 	for _, step := range []struct {
 		after                            int
 		connected                        bool

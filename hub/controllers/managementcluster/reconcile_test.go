@@ -2,13 +2,17 @@ package managementcluster
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -30,7 +34,6 @@ func TestWatchBeginsWithConnection(t *testing.T) {
 	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management).WithStatusSubresource(management).Build()
 	r := &Reconciler{Client: c, Clock: clock.RealClock{}, Access: &tunnelaccess.Access{Presence: present{}}}
-	r.history.start(r.Clock.Now())
 	r.watchers.start(t.Context(), func(string) *rest.Config { return &rest.Config{Host: a.URL} }, func(string) {})
 	s := &scope{management: management, cluster: &provisioningv1.Cluster{}}
 	s.cluster.Namespace, s.cluster.Name = "fleet", "imported"
@@ -46,6 +49,45 @@ func TestWatchBeginsWithConnection(t *testing.T) {
 	defer r.watchers.stop(management.Name)
 	if !s.connected() || r.watchers.byName[management.Name] == nil {
 		t.Errorf("connected: %t, watched: %t", s.connected(), r.watchers.byName[management.Name] != nil)
+	}
+}
+
+// absent is an agent that is not connected.
+type absent struct{}
+
+func (absent) Connected(string) bool     { return false }
+func (absent) OnChange(func(key string)) {}
+
+// TestTakeover: a replica that has waited for hours gives the agents of the leader before the time to reconnect when it leads, and not when
+// its process begins.
+func TestTakeover(t *testing.T) {
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a"}}
+	conditions.Set(management, metav1.Condition{Type: managementv3.ConnectedCondition, Status: metav1.ConditionTrue, Reason: reasonConnected})
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management).WithStatusSubresource(management).Build()
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
+	r := &Reconciler{Client: c, Clock: now, Access: &tunnelaccess.Access{Presence: absent{}}}
+	if err := r.start(t.Context(), nil); err != nil { // as Warmup of the controller does
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after     time.Duration
+		connected bool
+		requeue   time.Duration
+	}{
+		{3 * time.Hour, true, startGrace},
+		{startGrace - time.Second, true, time.Second},
+		{time.Second, false, 0},
+	} {
+		now.SetTime(now.Now().Add(step.after))
+		s := &scope{management: &managementv3.Cluster{}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(management), s.management); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.reconcileConnection(t.Context(), s)
+		if err != nil || s.connected() != step.connected || result.RequeueAfter != step.requeue {
+			t.Errorf("after %s: connected %t, again after %s, %v; want %+v", step.after, s.connected(), result.RequeueAfter, err, step)
+		}
 	}
 }
 
