@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
@@ -26,6 +27,7 @@ type statusLine struct {
 func newStatus() *cobra.Command {
 	var where connection
 	var out output
+	var systemNamespace string
 	cmd := &cobra.Command{
 		Use:   "status <namespace>/<cluster>",
 		Short: "Show what a cluster waits for",
@@ -42,12 +44,16 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
+			if absent := absentHub(cmd.Context(), c, systemNamespace, time.Now()); absent != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s. What follows is what it knew then.\n", absent)
+			}
 			lines := statusOf(record)
 			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeStatus(w, key.Namespace, lines, time.Now()) })
 		},
 	}
 	where.addFlags(cmd.Flags())
 	out.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "the hub's --system-namespace")
 	return cmd
 }
 

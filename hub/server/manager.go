@@ -80,7 +80,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Client:                        clientOptions(),
 		NewClient:                     patch.NewClient,
 		LeaderElection:                opts.LeaderElection,
-		LeaderElectionID:              leaderElectionID(opts.Providers),
+		LeaderElectionID:              LeaderElectionID(opts.Providers),
 		LeaderElectionNamespace:       opts.Settings.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(controllersStopWithin),
@@ -91,8 +91,9 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 	})
 }
 
-// leaderElectionID names the Lease of the replicas that run these providers: they compete with each other and with nobody else.
-func leaderElectionID(providers provider.Set) string {
+// LeaderElectionID returns the name of the Lease of the replicas that run these providers: they compete for it with each other and with
+// nobody else.
+func LeaderElectionID(providers provider.Set) string {
 	if providers.Complete() {
 		return "drover-hub"
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,9 @@ import (
 const (
 	// SecretName is the Secret of the system namespace that holds the key.
 	SecretName = "drover-plan-signing"
+	// RestoredAnnotation of the Secret is when the hub's data were restored from a backup by another program than this, as RFC 3339 has it. It
+	// has the effect of SetRestored.
+	RestoredAnnotation = "rke.cattle.io/restored-at"
 	// keyName is its key: an ed25519 private key, PKCS #8 in PEM, as "openssl genpkey -algorithm ed25519" makes it.
 	keyName = "signing.key"
 )
@@ -53,12 +57,29 @@ func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, er
 	if err != nil {
 		return nil, err
 	}
-	return New(key, time.Now), nil
+	out := New(key, time.Now)
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: SecretName}, secret); err != nil {
+		return nil, fmt.Errorf("reading when the hub was restored, Secret %s/%s: %w", namespace, SecretName, err)
+	}
+	if text := secret.Annotations[RestoredAnnotation]; text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil || at.After(out.started) {
+			return nil, pki.StoredError{Err: fmt.Errorf("the annotation %s of the Secret %s/%s must be a time that is over, such as %s, got %q",
+				RestoredAnnotation, namespace, SecretName, out.started.UTC().Format(time.RFC3339), text)}
+		}
+		out.SetRestored(at)
+	}
+	return out, nil
 }
 
 // SetRestored has all plans signed once more that were signed before the hub's data were restored from a backup. It must be called before
-// the Signer is used.
-func (s *Signer) SetRestored(at time.Time) { s.restored = at }
+// the Signer is used. Of several times the last counts.
+func (s *Signer) SetRestored(at time.Time) {
+	if at.After(s.restored) {
+		s.restored = at
+	}
+}
 
 // Public is the key that machines pin; nil of a nil Signer.
 func (s *Signer) Public() ed25519.PublicKey {
@@ -117,8 +138,8 @@ func (s *Signer) Upgrade(raw []byte, machine string) (plans.AgentUpgrade, bool) 
 
 // Stale reports whether the plan in data needs a signature: it has none of this key, was signed before the hub's data were restored, or is
 // pending and was signed before this hub started. A machine that has accepted a later plan than the backup has would refuse it as a replay,
-// also one that it has applied: its probes would not be run any more. Of a backup that was not restored by this program, only pending
-// plans are signed again.
+// also one that it has applied: its probes would not be run any more. Of a backup that was restored by another program, only pending plans
+// are signed again unless RestoredAnnotation says so.
 func (s *Signer) Stale(data plans.SecretData, machine string) bool {
 	if s == nil || len(data[plans.KeyPlan]) == 0 {
 		return false

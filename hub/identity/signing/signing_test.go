@@ -2,10 +2,17 @@ package signing
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -113,6 +120,51 @@ func TestRestored(t *testing.T) {
 	}
 	if after.Stale(data, machine) || sequence(t, after, data) < 4000 {
 		t.Errorf("the sequence is %d, and the plan is signed again and again", sequence(t, after, data))
+	}
+}
+
+// TestRestoredByAnotherProgram: an operator notes in the Secret of the key when the API's data were restored.
+func TestRestoredByAnotherProgram(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).Build()
+	before, err := Ensure(t.Context(), c, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := plans.SecretData{}
+	plans.Deliver(data, []byte("{}"), 0, 0)
+	if err := before.Sign(data, nil, machine); err != nil {
+		t.Fatal(err)
+	}
+	data[plans.KeyPlanState] = []byte(plans.StateSucceeded)
+	time.Sleep(2 * time.Millisecond) // sequences are milliseconds
+	for text, want := range map[string]struct {
+		stale bool
+		err   string
+	}{
+		"":                                  {},
+		"2026-11-22T10:00:00Z":              {},
+		"yesterday":                         {err: `must be a time that is over, such as 20`},
+		time.Now().Format(time.RFC3339Nano): {stale: true},
+		time.Now().Add(time.Hour).Format(time.RFC3339): {err: "must be a time that is over"},
+	} {
+		secret := &corev1.Secret{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: SecretName}, secret); err != nil {
+			t.Fatal(err)
+		}
+		secret.Annotations = map[string]string{RestoredAnnotation: text}
+		if err := c.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		after, err := Ensure(t.Context(), c, "system")
+		if want.err != "" {
+			if _, stored := errors.AsType[pki.StoredError](err); !stored || !strings.Contains(err.Error(), want.err) {
+				t.Errorf("%q: got %v", text, err)
+			}
+			continue
+		}
+		if err != nil || after.Stale(data, machine) != want.stale {
+			t.Errorf("%q: got %v", text, err)
+		}
 	}
 }
 
