@@ -180,6 +180,11 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err := addLiveness(mgr); err != nil {
 		return nil, err
 	}
+	if opts.LeaderElection { // nobody installs anything in an embedded API server
+		if err := mgr.Add(&others{mgr.GetAPIReader(), opts}); err != nil {
+			return nil, fmt.Errorf("adding the look for other programs: %w", err)
+		}
+	}
 	core := capi.Options{
 		External: opts.ExternalCAPI, NoConnections: !opts.Providers.Has(provider.ControlPlane) && !opts.Providers.Has(provider.Infrastructure),
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +42,7 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 	if err := objects.EnsureNamespace(ctx, direct, opts.Settings.SystemNamespace); err != nil {
 		return nil, err
 	}
-	if err := checkCAPI(ctx, direct, *opts); err != nil {
+	if err := checkOthers(ctx, direct, *opts); err != nil {
 		return nil, err
 	}
 	out := &prepared{}
@@ -114,15 +113,4 @@ func owners(ctx context.Context, c client.Reader, name string) ([]metav1.OwnerRe
 	return []metav1.OwnerReference{{
 		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
 	}}, nil
-}
-
-func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
-	if opts.ExternalCAPI {
-		return nil
-	}
-	err := capi.CheckNotInstalled(ctx, c)
-	if errors.Is(err, capi.ErrInstalled) {
-		return fmt.Errorf("%w; use it with --capi=external", err)
-	}
-	return err
 }

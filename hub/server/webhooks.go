@@ -12,10 +12,16 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 )
 
-// WebhookService is the Service, in the system namespace, that leads to the webhooks of a hub that runs in a cluster.
-const WebhookService = "drover-webhook"
+// The Services, in the system namespace, that lead to the webhooks of a hub that runs in a cluster.
+const (
+	// WebhookService leads to all replicas. It is for the conversion of stored objects, which a replica that starts may need of itself.
+	WebhookService = "drover-webhook"
+	// AdmissionService leads to the replicas that are ready. A replica whose node is lost is an address of the other Service for as long as
+	// its Pod exists, and nobody answers there.
+	AdmissionService = "drover-admission"
+)
 
-// prepareWebhooks says how the API server reaches the webhooks and makes the certificate that they serve with.
+// prepareWebhooks says how the API server reaches the admission webhooks and makes the certificate that they serve with.
 func prepareWebhooks(
 	ctx context.Context, c client.Client, opts Options,
 ) (admissionregistrationv1.WebhookClientConfig, *capi.Certificate, error) {
@@ -34,9 +40,12 @@ func prepareWebhooks(
 func webhookTarget(opts Options) (target admissionregistrationv1.WebhookClientConfig, hosts []string, err error) {
 	if opts.WebhookURL == "" {
 		namespace := opts.Settings.SystemNamespace
-		host := WebhookService + "." + namespace + ".svc"
-		target.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: WebhookService, Port: new(int32(443))}
-		return target, []string{host, host + ".cluster.local"}, nil
+		for _, service := range []string{WebhookService, AdmissionService} {
+			host := service + "." + namespace + ".svc"
+			hosts = append(hosts, host, host+".cluster.local")
+		}
+		target.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: AdmissionService, Port: new(int32(443))}
+		return target, hosts, nil
 	}
 	parsed, err := url.Parse(opts.WebhookURL)
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
@@ -46,11 +55,11 @@ func webhookTarget(opts Options) (target admissionregistrationv1.WebhookClientCo
 	return target, []string{parsed.Hostname()}, nil
 }
 
-// conversion is the same target in the words of another API group.
+// conversion is the target for conversion, in the words of another API group: the same URL, or the other Service.
 func conversion(target admissionregistrationv1.WebhookClientConfig) *apiextensionsv1.WebhookClientConfig {
 	out := &apiextensionsv1.WebhookClientConfig{URL: target.URL, CABundle: target.CABundle}
 	if s := target.Service; s != nil {
-		out.Service = &apiextensionsv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Port: s.Port}
+		out.Service = &apiextensionsv1.ServiceReference{Namespace: s.Namespace, Name: WebhookService, Port: s.Port}
 	}
 	return out
 }

@@ -102,16 +102,24 @@ func redirect(config *admissionregistrationv1.WebhookClientConfig, to admissionr
 // ErrInstalled is returned by CheckNotInstalled.
 var ErrInstalled = errors.New("another Cluster API is installed in this cluster")
 
-// CheckNotInstalled returns an error where upstream's own manager is deployed: two of them would work against each other.
-func CheckNotInstalled(ctx context.Context, c client.Reader) error {
-	const namespace, name = "capi-system", "capi-controller-manager"
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &appsv1.Deployment{})
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w (Deployment %s/%s)", ErrInstalled, namespace, name)
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return nil // also where the API server knows no Deployments at all
-	default:
-		return fmt.Errorf("looking for another Cluster API: %w", err)
+// manager is the name of the Deployment of upstream's own manager. managerNamespaces are those in which it is installed: by clusterctl, by
+// Rancher with Turtles, and by earlier versions of Rancher.
+const manager = "capi-controller-manager"
+
+var managerNamespaces = []string{"capi-system", "cattle-capi-system", "cattle-provisioning-capi-system"}
+
+// CheckNotInstalled returns an error where upstream's own manager is deployed: two of them would work against each other. own is the hub's
+// namespace, in which clusterctl upgrades what its inventory has there.
+func CheckNotInstalled(ctx context.Context, c client.Reader, own string) error {
+	for _, namespace := range append([]string{own}, managerNamespaces...) {
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: manager}, &appsv1.Deployment{})
+		switch {
+		case err == nil:
+			return fmt.Errorf("%w (Deployment %s/%s)", ErrInstalled, namespace, manager)
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // also where the API server knows no Deployments at all
+		default:
+			return fmt.Errorf("looking for another Cluster API: %w", err)
+		}
 	}
+	return nil
 }
