@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -33,6 +36,36 @@ type inProcess struct {
 	caller  user.Info
 	// running ends with the server, and with it all requests.
 	running context.Context
+	// writes are the requests that change something and are worked on; nil bounds nothing.
+	writes *semaphore.Weighted
+}
+
+// writesPerProcessor is how many requests that change something are worked on at the same time. The API server holds an object several times
+// until it is written, half a megabyte for a plan Secret: when hundreds of agents reported at once, that was as much as all else that the
+// hub had in use. More at once are not done sooner.
+const writesPerProcessor = 8
+
+// isWrite reports whether a request changes something. Reviews do not, and somebody may need one to answer a request that does.
+func isWrite(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
+	}
+	return false
+}
+
+// enter waits until the request may be worked on, unless it ends before. The caller calls leave when it has been.
+func (t *inProcess) enter(request *http.Request) (leave func(), err error) {
+	if t.writes == nil || !isWrite(request) {
+		return func() {}, nil
+	}
+	if err := t.writes.Acquire(request.Context(), 1); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, err
+	}
+	return func() { t.writes.Release(1) }, nil
 }
 
 // errEnded is the answer to requests when the server has ended, as it is when nobody listens.
@@ -40,6 +73,10 @@ var errEnded = fmt.Errorf("the embedded API server has ended: %w", syscall.ECONN
 
 // RoundTrip implements http.RoundTripper.
 func (t *inProcess) RoundTrip(request *http.Request) (*http.Response, error) {
+	leave, err := t.enter(request)
+	if err != nil {
+		return nil, err
+	}
 	// Values of the caller's context are none of the server's business.
 	base := t.running
 	if request.Header.Get("Authorization") == "" { // else it is who that says
@@ -52,6 +89,7 @@ func (t *inProcess) RoundTrip(request *http.Request) (*http.Response, error) {
 	breakOff := func() { w.end(cmp.Or(request.Context().Err(), io.ErrUnexpectedEOF)) }
 	stopWaiting := context.AfterFunc(ctx, breakOff)
 	go func() {
+		defer leave()
 		t.serve(w, toServer(ctx, request))
 		breakOff() // unless it has ended
 		stopWaiting()
@@ -228,7 +266,7 @@ func (callers) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 
 // inProcessConfig is a configuration like this one whose requests the server's handler answers.
 func (s *apiServer) inProcessConfig(running context.Context, config *rest.Config) *rest.Config {
-	t := &inProcess{handler: s.handler, running: running,
+	t := &inProcess{handler: s.handler, running: running, writes: semaphore.NewWeighted(int64(writesPerProcessor * runtime.GOMAXPROCS(0))),
 		caller: &user.DefaultInfo{Name: adminName, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}
 	config = rest.CopyConfig(config)
 	config.Wrap(func(http.RoundTripper) http.RoundTripper { return t })

@@ -7,10 +7,13 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -154,4 +157,64 @@ func TestInProcessErrors(t *testing.T) {
 	if got, err := io.ReadAll(response.Body); string(got) != "half of it" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("aborted later: %q, %v", got, err)
 	}
+}
+
+// TestInProcessWrites: of many requests that change something few are worked on at the same time; others, and reviews, do not wait for them.
+func TestInProcessWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 3
+		running, end := context.WithCancel(t.Context())
+		defer end()
+		var begun atomic.Int32
+		finish := make(chan struct{})
+		handler := func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/write" && r.Method != http.MethodGet {
+				begun.Add(1)
+				<-finish
+			}
+		}
+		transport := &inProcess{handler: http.HandlerFunc(handler), running: running, caller: &user.DefaultInfo{Name: adminName},
+			writes: semaphore.NewWeighted(most)}
+		request := func(ctx context.Context, method, path string) error {
+			r, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:6443"+path, strings.NewReader("body"))
+			if err != nil {
+				return err
+			}
+			response, err := transport.RoundTrip(r)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			return err
+		}
+		ended := make(chan error, 10)
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodPut} {
+			go func() { ended <- request(t.Context(), method, "/write") }()
+		}
+		synctest.Wait()
+		if got := begun.Load(); got != most {
+			t.Errorf("%d requests are worked on, want %d", got, most)
+		}
+		for _, path := range []string{"/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authentication.k8s.io/v1/tokenreviews"} {
+			if err := request(t.Context(), http.MethodPost, path); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if err := request(t.Context(), http.MethodGet, "/write"); err != nil {
+			t.Error(err)
+		}
+		canceled, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := request(canceled, http.MethodPut, "/write"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one that has ended while it waited: %v", err)
+		}
+		close(finish)
+		for range 5 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := begun.Load(); got != 5 {
+			t.Errorf("%d requests were worked on, want 5", got)
+		}
+	})
 }
