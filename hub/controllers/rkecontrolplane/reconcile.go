@@ -21,9 +21,10 @@ import (
 
 // The reasons of conditions beyond those of hub/plan/rollout. They are API.
 const (
-	reasonWaitingForCluster    = "WaitingForCluster"
-	reasonWaitingForNodes      = "WaitingForNodes"
-	reasonWaitingForAgentToken = "WaitingForAgentToken"
+	reasonWaitingForCluster     = "WaitingForCluster"
+	reasonWaitingForNodes       = "WaitingForNodes"
+	reasonWaitingForAgentToken  = "WaitingForAgentToken"
+	reasonWaitingForReleaseData = "WaitingForReleaseData"
 )
 
 // phase is a step of a reconcile. It sets the scope's wait where the reconcile cannot go on.
@@ -125,8 +126,33 @@ func (r *Reconciler) findRelease(_ context.Context, s *scope) (err error) {
 	if runtime := s.otherRuntime(); runtime != "" {
 		s.waitFor(reasons.VersionInvalid, fmt.Sprintf("spec.kubernetesVersion: %q is a release of %s, and the cluster runs %s, which cannot "+
 			"be changed; set it to a release of %s", desired, s.release.Runtime, runtime, runtime))
+		return nil
+	}
+	if r.Releases.Awaited() && s.delivered() && s.needsReleaseData() {
+		s.waitFor(reasonWaitingForReleaseData, fmt.Sprintf("Waiting for the release data of the hub (--release-data), which cannot be fetched "+
+			"since the hub was started: without it, %s might get another configuration, and restart with that", desired))
 	}
 	return nil
+}
+
+// needsReleaseData reports whether a configuration may be another one without release data beyond what the hub was built with: what is not
+// known is left out, or handed on as it is.
+func (s *scope) needsReleaseData() bool {
+	if s.release.Assumed != "" {
+		return true
+	}
+	unknown := func(config rkev1.GenericMap) bool {
+		for key := range config.Data {
+			if _, known := s.release.Arg(key, true); !known {
+				return true
+			}
+		}
+		return false
+	}
+	spec := &s.controlPlane.Spec
+	return unknown(spec.MachineGlobalConfig) || slices.ContainsFunc(spec.MachineSelectorConfig, func(c rkev1.RKESystemConfig) bool {
+		return unknown(c.Config)
+	})
 }
 
 // otherRuntime is the one that the machines of a started cluster were given, where no machine has that of the desired version; empty for

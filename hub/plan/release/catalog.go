@@ -10,6 +10,7 @@ import (
 // with. A nil Catalog knows the latter only. It may be used by many at once.
 type Catalog struct {
 	published atomic.Pointer[Published]
+	awaited   atomic.Bool
 
 	mu        sync.Mutex
 	listeners []func()
@@ -25,6 +26,13 @@ func (c *Catalog) Publish(p *Published) {
 		tell()
 	}
 }
+
+// Await notes that there is release data which could not be read yet.
+func (c *Catalog) Await() { c.awaited.Store(true) }
+
+// Awaited reports whether there is release data that was never published here: what this program was built with may say something else of
+// a release.
+func (c *Catalog) Awaited() bool { return c != nil && c.awaited.Load() && c.published.Load() == nil }
 
 // OnChange has a function called after every Publish. It must not block.
 func (c *Catalog) OnChange(tell func()) {

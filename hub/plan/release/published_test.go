@@ -133,9 +133,13 @@ func TestPublishTells(t *testing.T) {
 	c := &Catalog{}
 	var calls int
 	c.OnChange(func() { calls++ })
+	c.Await()
+	if !c.Awaited() {
+		t.Error("it is not awaited")
+	}
 	c.Publish(published(t))
-	if calls != 1 {
-		t.Errorf("called %d times", calls)
+	if calls != 1 || c.Awaited() {
+		t.Errorf("called %d times, awaited %t", calls, c.Awaited())
 	}
 	if got := published(t).Len(); got != 4 {
 		t.Errorf("there are %d releases", got)

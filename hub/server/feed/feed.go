@@ -26,8 +26,10 @@ const (
 	maxBytes = 64 << 20
 	// timeout is for one fetch.
 	timeout = time.Minute
-	// firstRetry is the pause after a fetch that failed; it doubles up to the time between two refreshes.
-	firstRetry = 30 * time.Second
+	// firstRetry is the pause after a fetch that failed; it doubles up to the time between two refreshes, or up to awaitedRetry while there
+	// was none that succeeded: clusters may wait for it.
+	firstRetry   = 30 * time.Second
+	awaitedRetry = 5 * time.Minute
 )
 
 // Feed brings release data to a catalog. It is a Runnable of controller-runtime.
@@ -83,9 +85,9 @@ func Read(ctx context.Context, location string) (*release.Catalog, error) {
 // NeedLeaderElection is false: each replica of the hub renders.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// Load gives the catalog its first data, before anything is rendered: the file's, or what was fetched last. Without that it fetches, and
-// a hub that cannot reach the URL starts with what it was built with. What was fetched before the location became a file is removed: it is
-// not what the hub renders with.
+// Load gives the catalog its first data, before anything is rendered: the file's, or what was fetched last. Without that it fetches, and a
+// hub that cannot reach the URL starts with what it was built with; the catalog says that other data is awaited. What was fetched before
+// the location became a file is removed: it is not what the hub renders with.
 func (f *Feed) Load(ctx context.Context) error {
 	if !remote(f.Location) {
 		if f.CacheFile != "" {
@@ -107,7 +109,9 @@ func (f *Feed) Load(ctx context.Context) error {
 		}
 	}
 	if err := f.fetch(ctx); err != nil {
-		f.Logger.Error("Release data cannot be fetched; until it can, releases are judged by what this hub was built with", "error", err)
+		f.Catalog.Await()
+		f.Logger.Error("Release data cannot be fetched; until it can, releases are judged by what this hub was built with, and clusters for "+
+			"which that is not enough wait", "error", err)
 	}
 	return nil
 }
@@ -127,8 +131,12 @@ func (f *Feed) Start(ctx context.Context) error {
 		if err := f.fetch(ctx); err == nil {
 			retry = firstRetry
 		} else if ctx.Err() == nil {
-			pause = min(retry, refresh)
-			retry = min(2*retry, refresh)
+			longest := refresh
+			if f.Catalog.Awaited() {
+				longest = min(refresh, awaitedRetry)
+			}
+			pause = min(retry, longest)
+			retry = min(2*retry, longest)
 			f.Logger.Warn("Release data cannot be fetched; what there is stays in use", "error", err, "retryAfter", pause.String())
 		}
 		select {

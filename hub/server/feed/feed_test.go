@@ -154,6 +154,9 @@ func TestURLUnreachable(t *testing.T) {
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if !f.Catalog.Awaited() {
+		t.Error("nobody can know that data is missing")
+	}
 	for _, want := range []string{"404", "cannot be used", "built with"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
@@ -205,8 +208,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestRetries: the pause after a failed fetch doubles up to the time between two refreshes, and stays there.
+// TestRetries: the pause after a failed fetch doubles up to the time between two refreshes, and stays there. It is shorter while clusters
+// may wait for the first data.
 func TestRetries(t *testing.T) {
+	testRetries(t, func(*release.Catalog) {}, 6*time.Hour)
+	testRetries(t, (*release.Catalog).Await, awaitedRetry)
+}
+
+func testRetries(t *testing.T, prepare func(*release.Catalog), longest time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		const refresh, attempts = 6 * time.Hour, 80
 		ctx, stop := context.WithCancel(t.Context())
@@ -214,6 +224,7 @@ func TestRetries(t *testing.T) {
 		var times []time.Time
 		f, _ := newFeed(t, "https://example.com/data.json")
 		f.Refresh = refresh
+		prepare(f.Catalog)
 		f.Client = &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 			if times = append(times, time.Now()); len(times) == attempts {
 				stop()
@@ -228,7 +239,7 @@ func TestRetries(t *testing.T) {
 			if pause := times[i+1].Sub(times[i]); pause != want {
 				t.Fatalf("pause after failure %d: got %s, want %s", i+1, pause, want)
 			}
-			want = min(2*want, refresh)
+			want = min(2*want, longest)
 		}
 	})
 }
