@@ -109,30 +109,35 @@ func (r restore) begin(in Inputs) problem {
 // leaving is a problem while a machine with etcd is being deleted that still runs: nothing stops it, and with others it may keep the old
 // cluster up beside the restored one. What a hub that was down has not seen may run as well, until agents have had the time to come back.
 func leaving(in Inputs, target string) problem {
-	var still, unknown []string
-	gone := seenRecently
+	still, silent, gone := stillRunning(in)
 	returning := reconnectTime - in.Now.Sub(in.Since)
-	for _, m := range in.Machines {
-		switch {
-		case !m.Deleting || !m.Etcd || m.Progress == rollout.ProgressNone || m.LastSeen.IsZero():
-		case in.Now.Sub(m.LastSeen) < seenRecently:
-			still = append(still, m.Name)
-			gone = min(gone, seenRecently-in.Now.Sub(m.LastSeen))
-		case returning > 0:
-			unknown = append(unknown, m.Name)
-		}
-	}
-	slices.Sort(still)
-	slices.Sort(unknown)
 	switch {
 	case len(still) > 0:
 		return problem{reason: ReasonWaitingForMachine, again: gone, text: fmt.Sprintf("Waiting for %s to be gone: a Machine that is being "+
 			"deleted is not stopped for a restore on %s. Switch it off", message.JoinNames(still, maxNames), target)}
-	case len(unknown) > 0:
+	case len(silent) > 0 && returning > 0:
 		return problem{reason: ReasonWaitingForMachine, again: returning, text: fmt.Sprintf("Waiting %s after the start of the hub to see "+
-			"whether %s, which is being deleted, still runs", reconnectTime, message.JoinNames(unknown, maxNames))}
+			"whether %s, which is being deleted, still runs", reconnectTime, message.JoinNames(silent, maxNames))}
 	}
 	return problem{}
+}
+
+// stillRunning are machines with etcd that are being deleted: those whose agent was seen recently, and in how long that of one of them will
+// count as gone, and those whose agent was not. Both are in order.
+func stillRunning(in Inputs) (running, silent []string, gone time.Duration) {
+	gone = seenRecently
+	for _, m := range in.Machines {
+		switch age := in.Now.Sub(m.LastSeen); {
+		case !m.Deleting || !m.Etcd || m.Progress == rollout.ProgressNone || m.LastSeen.IsZero():
+		case age < seenRecently:
+			running, gone = append(running, m.Name), min(gone, seenRecently-age)
+		default:
+			silent = append(silent, m.Name)
+		}
+	}
+	slices.Sort(running)
+	slices.Sort(silent)
+	return running, silent, gone
 }
 
 const (
@@ -146,8 +151,14 @@ func (r restore) is(m Machine) bool { return m.Name == r.Status.MachineName }
 
 func (r restore) target(in Inputs) []string { return names(in.Machines, r.is) }
 
-// broken ends a restore whose machine was deleted before others have its data.
+// broken ends a restore whose machine was deleted before others have its data, or that would leave one running which is being deleted since
+// the restore began.
 func (r restore) broken(in Inputs) string {
+	if r.Status.Step == operationv1.StepPreflight {
+		if running, _, _ := stillRunning(in); len(running) > 0 {
+			return message.JoinNames(running, maxNames) + ", which would not be stopped, was deleted while the restore was checked"
+		}
+	}
 	if r.Status.Step == operationv1.StepPostRestoreNodeCleanup || r.Status.Step == operationv1.StepRestartCluster || len(r.target(in)) > 0 {
 		return ""
 	}

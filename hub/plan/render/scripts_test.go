@@ -69,3 +69,17 @@ func TestIdempotentScript(t *testing.T) {
 		t.Errorf("a command was not run after a failure in the same attempt: %v: %s", err, out)
 	}
 }
+
+// TestScriptsFindTheDistribution: on a machine whose /usr/local is read-only or a mount point, RKE2 and k3s are in /opt, which is not in
+// the PATH of an agent that is in /usr/bin, as that of a package.
+func TestScriptsFindTheDistribution(t *testing.T) {
+	for name, script := range map[string]string{
+		"save-snapshot": saveSnapshotSh, "delete-snapshot": deleteSnapshotSh, "encryption-keys": encryptionKeysSh,
+		"restore-reset": restoreResetSh, "rotate-certificates": rotateCertificatesSh,
+	} {
+		path, rest, found := strings.Cut(script, "\nPATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin\n")
+		if !found || strings.Contains(path, "\n\"$runtime\"") || !strings.Contains(rest, "\"$runtime\"") && !strings.Contains(rest, "\"$@\"") {
+			t.Errorf("%s does not set PATH before it runs the distribution", name)
+		}
+	}
+}

@@ -5,6 +5,8 @@
 # command of the distribution deletes what it finds of it in both: only the one at LOCATION is to go. EMPTY is the path of a folder that is
 # created and removed here. Bucket, folder and key of S3 are those of the machine's configuration.
 set -eu
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 runtime=$1 name=$2 location=$3 empty=$4
 
 fail() {

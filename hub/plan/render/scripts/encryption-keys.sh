@@ -6,6 +6,8 @@
 # that it has done. What is printed is the text of "secrets-encrypt status" at most: the names of keys, never a key.
 set -eu
 export LC_ALL=C
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 
 step=$1 state=$2 seconds=$3 poll=$4 runtime=$5 server=$6
 shift 6

@@ -2,6 +2,8 @@
 # Makes etcd a cluster of this server alone with the data of a snapshot, and starts nothing: RUNTIME DATA_DIR [ARGUMENT...]. The arguments
 # are those of the distribution's command. What was there is kept beside it.
 set -eu
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 runtime=$1 data=$2
 shift 2
 case "$runtime" in

@@ -7,6 +7,8 @@
 #
 # It can be killed at any line and run again. From the stop on, whatever ends it starts UNIT, and so does systemd when the machine boots.
 set -eu
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 
 state=$1 unit=$2 seconds=$3 certificates=$4 removals=$5
 shift 5

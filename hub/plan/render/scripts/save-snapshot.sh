@@ -5,6 +5,8 @@
 # restores it. The last line about each file has the SHA-256 of all of it, for whoever restores it. FOLDER is where the snapshots are, NAME is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too:
 # saving does not fail where the upload does.
 set -eu
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 
 runtime=$1 folder=$2 name=$3 bucket=$4
 shift 4
