@@ -60,6 +60,8 @@ func TestComplete(t *testing.T) {
 			err:  `--node-driver-scheduling: must be JSON with the fields nodeSelector, tolerations and priorityClassName of a Pod: json: unknown`},
 		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"},
 			err: "--release-data: ftp:// is not supported"},
+		{name: "registry that is a URL", args: []string{"--system-default-registry=https://registry.example.com"},
+			err: "--system-default-registry: must be a host, with a port or a path where it has one"},
 		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage: must not be negative, got -1"},
 		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"},
 			err: "--encryption-key-dir is for the embedded API server"},
@@ -98,7 +100,7 @@ func TestComplete(t *testing.T) {
 }
 
 func TestAdvertiseAddress(t *testing.T) {
-	own, err := firstIPv4()
+	own, err := ownAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +111,8 @@ func TestAdvertiseAddress(t *testing.T) {
 	}{
 		{name: "alone there is nobody to tell"},
 		{name: "alone, told to nobody", args: []string{"--advertise-address=10.0.0.7:8443"}, err: "--advertise-address needs --kubeconfig"},
-		{name: "any address of this machine", args: []string{"--kubeconfig=x"}, want: own.String() + ":8443"},
-		{name: "all addresses by name", args: []string{"--kubeconfig=x", "--listen=[::]:1234"}, want: own.String() + ":1234"},
+		{name: "any address of this machine", args: []string{"--kubeconfig=x"}, want: net.JoinHostPort(own.String(), "8443")},
+		{name: "all addresses by name", args: []string{"--kubeconfig=x", "--listen=[::]:1234"}, want: net.JoinHostPort(own.String(), "1234")},
 		{name: "one address", args: []string{"--kubeconfig=x", "--listen=127.0.0.1:1234"}, want: "127.0.0.1:1234"},
 		{name: "a pod", podIP: "10.42.0.5", args: []string{"--kubeconfig=x"}, want: "10.42.0.5:8443"},
 		{name: "as told", podIP: "10.42.0.5", args: []string{"--kubeconfig=x", "--advertise-address=hub-1.hubs:8443"}, want: "hub-1.hubs:8443"},
@@ -145,8 +147,29 @@ func TestServerURLOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(opts.hub.Settings.ServerURL, "https://"))
-	if err != nil || net.ParseIP(host).To4() == nil || port != "1234" {
-		t.Errorf("got %s (%v), want https://<IPv4 address>:1234", opts.hub.Settings.ServerURL, err)
+	if err != nil || net.ParseIP(host) == nil || port != "1234" {
+		t.Errorf("got %s (%v), want https://<address>:1234", opts.hub.Settings.ServerURL, err)
+	}
+}
+
+// TestFirstAddress: a machine that has only IPv6 is not known to machines and other replicas by its loopback address.
+func TestFirstAddress(t *testing.T) {
+	for want, addresses := range map[string][]string{
+		"10.0.0.5":    {"127.0.0.1/8", "::1/128", "2001:db8::5/64", "169.254.7.7/16", "10.0.0.5/24", "10.0.0.6/24"},
+		"2001:db8::5": {"127.0.0.1/8", "::1/128", "fe80::1/64", "2001:db8::5/64", "fd00::5/64"},
+		"127.0.0.1":   {"127.0.0.1/8", "::1/128", "fe80::1/64"},
+	} {
+		var all []net.Addr
+		for _, address := range addresses {
+			ip, network, err := net.ParseCIDR(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, &net.IPNet{IP: ip, Mask: network.Mask})
+		}
+		if got := firstAddress(all); got.String() != want {
+			t.Errorf("%v: got %s, want %s", addresses, got, want)
+		}
 	}
 }
 

@@ -51,3 +51,28 @@ func TestDirectContexts(t *testing.T) {
 		}
 	}
 }
+
+// TestDirectContextOfURL: a URL in the place of a name gives no context that kubectl could not use.
+func TestDirectContextOfURL(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "one"}
+	for fqdn, want := range map[string]string{
+		"api.example.com": "https://api.example.com", "api.example.com:6443": "https://api.example.com:6443", "https://api.example.com": "",
+	} {
+		c := fakeAPI(t, &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{
+			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
+				Name: "one"}}},
+			&rkev1.RKEControlPlane{ObjectMeta: meta, Spec: rkev1.RKEControlPlaneSpec{
+				LocalClusterAuthEndpoint: rkev1.LocalClusterAuthEndpoint{Enabled: true, FQDN: fqdn, CACerts: "pem"}}})
+		config := clientcmdapi.NewConfig()
+		err := addDirect(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "one"}, config)
+		if want == "" {
+			if err == nil || len(config.Contexts) > 0 {
+				t.Errorf("%s: the contexts are %v, %v", fqdn, config.Contexts, err)
+			}
+			continue
+		}
+		if cluster := config.Clusters["ns/one@"+fqdn]; err != nil || cluster == nil || cluster.Server != want {
+			t.Errorf("%s: the cluster is %+v, %v", fqdn, cluster, err)
+		}
+	}
+}

@@ -30,6 +30,9 @@ func (o *serveOptions) complete() error {
 	if err := feed.Check(o.hub.ReleaseData); err != nil {
 		return fmt.Errorf("--release-data: %w", err)
 	}
+	if err := settings.CheckRegistry(o.hub.Settings.SystemDefaultRegistry); err != nil {
+		return fmt.Errorf("--system-default-registry: %w", err)
+	}
 	if o.hub.Settings.ClusterAgentImage == "" {
 		o.hub.Settings.ClusterAgentImage = ofThisVersion(settings.DefaultClusterAgentImage)
 	}
@@ -108,7 +111,7 @@ func (o *serveOptions) completeAdvertiseAddress() error {
 	if ip := net.ParseIP(host); os.Getenv("POD_IP") != "" {
 		host = os.Getenv("POD_IP")
 	} else if host == "" || ip != nil && ip.IsUnspecified() {
-		first, err := firstIPv4()
+		first, err := ownAddress()
 		if err != nil {
 			return err
 		}
@@ -205,7 +208,7 @@ func (o *serveOptions) completeServerURL() error {
 	if err != nil {
 		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.hub.GatewayListen, err)
 	}
-	ip, err := firstIPv4()
+	ip, err := ownAddress()
 	if err != nil {
 		return err
 	}
@@ -213,17 +216,31 @@ func (o *serveOptions) completeServerURL() error {
 	return nil
 }
 
-// firstIPv4 is the first address of this machine that another machine may be able to reach, or a loopback address where it has no other.
-func firstIPv4() (net.IP, error) {
+// ownAddress is the first address of this machine that another machine may be able to reach.
+func ownAddress() (net.IP, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("reading the addresses of this machine: %w", err)
 	}
+	return firstAddress(addresses), nil
+}
+
+// firstAddress is the first IPv4 address that another machine may be able to reach, or else the first IPv6 address, or else a loopback
+// address.
+func firstAddress(addresses []net.Addr) net.IP {
+	var six net.IP
 	for _, address := range addresses {
 		network, ok := address.(*net.IPNet)
-		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
-			return network.IP, nil
+		switch {
+		case !ok || !network.IP.IsGlobalUnicast():
+		case network.IP.To4() != nil:
+			return network.IP
+		case six == nil:
+			six = network.IP
 		}
 	}
-	return net.IPv4(127, 0, 0, 1), nil
+	if six != nil {
+		return six
+	}
+	return net.IPv4(127, 0, 0, 1)
 }

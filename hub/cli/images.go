@@ -90,6 +90,9 @@ func (o *imagesList) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.out.check(); err != nil {
 		return err
 	}
+	if err := settings.CheckRegistry(o.settings.SystemDefaultRegistry); err != nil {
+		return fmt.Errorf("--system-default-registry: %w", err)
+	}
 	versions, err := o.releases(ctx)
 	if err != nil {
 		return err

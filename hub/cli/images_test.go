@@ -107,7 +107,7 @@ func TestImagesListErrors(t *testing.T) {
 		{[]string{"--release-data=/none"}, "--release-data: reading release data: open /none"},
 		{[]string{"--release-data=ftp://h/data.json"}, "--release-data: ftp:// is not supported"},
 		{[]string{"--release-data=" + gone.URL}, "--release-data: fetching release data: Get "},
-		{[]string{"--system-default-registry=https://registry.example.com"}, `got "https://registry.example.com/drover/cluster-agent:`},
+		{[]string{"--system-default-registry=https://registry.example.com"}, "--system-default-registry: must be a host"},
 		{[]string{"-o", "yaml"}, `--output "yaml" is neither table nor json`},
 	} {
 		if out, errs, code := listImages(t, test.args...); code != 1 || out != "" || !strings.Contains(errs, test.want) {

@@ -94,6 +94,10 @@ func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, confi
 	if !endpoint.Enabled {
 		return nil
 	}
+	if strings.Contains(endpoint.FQDN, "/") {
+		return fmt.Errorf("spec.localClusterAuthEndpoint.fqdn of %s is a URL; it takes a name, with a port other than 443 behind it, such as "+
+			"api.example.com:6443", key)
+	}
 	authorities := []byte(endpoint.CACerts)
 	if len(authorities) == 0 {
 		var err error

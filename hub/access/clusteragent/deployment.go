@@ -88,7 +88,7 @@ func (in Input) env() []corev1.EnvVar {
 		{Name: envCredentialName, Value: in.credentialName()},
 	}
 	for _, v := range in.Env {
-		if v.Name != "" && !Reserved(v.Name) {
+		if ValidName(v.Name) && !Reserved(v.Name) {
 			// Kubernetes would put another variable in place of $(NAME), which nobody does for the other uses of these variables.
 			out = append(out, corev1.EnvVar{Name: v.Name, Value: strings.ReplaceAll(v.Value, "$(", "$$(")})
 		}
@@ -98,7 +98,7 @@ func (in Input) env() []corev1.EnvVar {
 
 // resources bound nothing: what users transfer through the agent has its own bounds there, and an agent that is killed cuts them all off.
 func (in Input) resources() corev1.ResourceRequirements {
-	if own := in.customization().OverrideResourceRequirements; own != nil {
+	if own := in.customization().OverrideResourceRequirements; own != nil && ResourcesFault(*own) == "" {
 		return *own
 	}
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{

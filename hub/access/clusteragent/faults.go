@@ -2,10 +2,14 @@ package clusteragent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
@@ -26,6 +30,36 @@ func TolerationFault(t corev1.Toleration) string {
 		return fmt.Sprintf(".effect is %q: it must be one of %q, or be left out for all", t.Effect, taintEffects)
 	case t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute:
 		return ".tolerationSeconds is set: it goes with the effect NoExecute only"
+	}
+	return ""
+}
+
+// ResourcesFault says why the cluster's API server would refuse the resources of a container; empty if it would not. A manifest has its own
+// instead.
+func ResourcesFault(r corev1.ResourceRequirements) string {
+	if len(r.Claims) > 0 {
+		return ".claims is set: Pods of the agent have no resource claims"
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request := r.Requests[name]
+		if limit, limited := r.Limits[name]; limited && request.Cmp(limit) > 0 {
+			return fmt.Sprintf(".requests.%s is %s: it must not be greater than the limit, %s", name, request.String(), limit.String())
+		}
+	}
+	return ""
+}
+
+// BudgetFault says why the cluster's API server would refuse a disruption budget; empty if it would not. A manifest leaves it out.
+func BudgetFault(b rkev1.PodDisruptionBudgetSpec) string {
+	for _, field := range []struct {
+		name  string
+		value *intstr.IntOrString
+	}{{"minAvailable", b.MinAvailable}, {"maxUnavailable", b.MaxUnavailable}} {
+		switch value := field.value; {
+		case value == nil:
+		case value.Type == intstr.String && len(validation.IsValidPercent(value.StrVal)) > 0, value.Type == intstr.Int && value.IntVal < 0:
+			return fmt.Sprintf(".%s is %q: it must be a number such as 1 or a percentage such as 50%%", field.name, value.String())
+		}
 	}
 	return ""
 }

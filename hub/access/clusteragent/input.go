@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -69,6 +70,9 @@ type AuthEndpoint struct {
 	// PublicKeys are the hub's, as a JSON Web Key Set.
 	PublicKeys []byte
 }
+
+// ValidName reports whether the API server of any version takes a name of a variable.
+func ValidName(name string) bool { return len(validation.IsEnvVarName(name)) == 0 }
 
 // Reserved reports whether a variable is one of those that the agent finds the hub by, which nobody else can set.
 func Reserved(name string) bool {

@@ -43,7 +43,7 @@ func TestManifest(t *testing.T) {
 		"publicly-trusted-hub": func(in *Input) { in.CACerts = nil },
 		"environment": func(in *Input) {
 			in.Env = []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "CATTLE_SERVER", Value: "https://other"},
-				{Name: "X", Value: "$(Y)"}, {Value: "z"}}
+				{Name: "X", Value: "$(Y)"}, {Value: "z"}, {Name: "NO_PROXY=10.0.0.0/8"}, {Name: "export A", Value: "z"}}
 		},
 		"customized": func(in *Input) {
 			in.Customization = &rkev1.AgentDeploymentCustomization{

@@ -26,7 +26,8 @@ func scheduling(in Input) []runtime.Object {
 			Description:      "Priority of the agent that connects this cluster to its hub",
 		})
 	}
-	if budget := in.scheduling().PodDisruptionBudget; budget != nil && (budget.MinAvailable != nil || budget.MaxUnavailable != nil) {
+	if budget := in.scheduling().PodDisruptionBudget; budget != nil && (budget.MinAvailable != nil || budget.MaxUnavailable != nil) &&
+		BudgetFault(*budget) == "" {
 		objects = append(objects, &policyv1.PodDisruptionBudget{
 			TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
 			ObjectMeta: inNamespace(Deployment + "-pod-disruption-budget"),

@@ -97,11 +97,25 @@ func (b *builder) addAddresses() {
 	if m.ControlPlane {
 		sans = append(sans, strings.Trim(b.Cluster.Endpoint, "[]"), m.DetectedAddress)
 		if b.Cluster.Spec.LocalClusterAuthEndpoint.Enabled {
-			sans = append(sans, b.Cluster.Spec.LocalClusterAuthEndpoint.FQDN)
+			sans = append(sans, b.authEndpointHost())
 		}
 	}
 	sans = slices.DeleteFunc(sans, func(s string) bool { return s == "" || own(s) })
 	b.args.extend("tls-san", missing(b.args.list("tls-san"), sans)...)
+}
+
+// authEndpointHost is the name of the authorized cluster endpoint as it is in certificates, without the port that may follow it.
+func (b *builder) authEndpointHost() string {
+	fqdn := b.Cluster.Spec.LocalClusterAuthEndpoint.FQDN
+	if strings.Contains(fqdn, "/") {
+		b.problems.warn("spec.localClusterAuthEndpoint.fqdn",
+			"is a URL; it takes a name, with a port other than 443 behind it, such as api.example.com:6443; it was left out")
+		return ""
+	}
+	if host, _, err := net.SplitHostPort(fqdn); err == nil {
+		return host
+	}
+	return strings.Trim(fqdn, "[]")
 }
 
 // prefix6 reports whether a range of addresses is one of IPv6.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,26 @@ func TestListenPort(t *testing.T) {
 		_, problems := Plan(in)
 		if err := problems.Err(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestAuthEndpointName: the certificate of a server is for the name of the authorized cluster endpoint, also if a port follows it.
+func TestAuthEndpointName(t *testing.T) {
+	for fqdn, want := range map[string]string{
+		"api.example.com": `"api.example.com"`, "api.example.com:6443": `"api.example.com"`, "[2001:db8::9]:6443": `"2001:db8::9"`,
+		"https://api.example.com:6443": "", "api.example.com/": "",
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Spec.LocalClusterAuthEndpoint = rkev1.LocalClusterAuthEndpoint{Enabled: true, FQDN: fqdn}
+		plan, problems := Plan(in)
+		got := fileOf(t, plan, "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml")
+		if !strings.Contains(got, want) || strings.Contains(got, "6443\"") || want == "" && strings.Contains(got, "api.example.com") {
+			t.Errorf("%s: the configuration is %s", fqdn, got)
+		}
+		warns := slices.ContainsFunc(problems, func(p Problem) bool { return p.Field == "spec.localClusterAuthEndpoint.fqdn" && !p.Kept })
+		if warns != (want == "") || problems.Err() != nil {
+			t.Errorf("%s: problems %+v", fqdn, problems)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -103,6 +104,9 @@ func (b *builder) mergeArgs() {
 	}
 	b.dataDir = b.Cluster.names().DataDir
 	if dir := b.args.text("data-dir"); dir != "" {
+		if !path.IsAbs(dir) {
+			b.problems.fail(b.fieldOf("data-dir"), "must be an absolute path, got %q", dir)
+		}
 		b.dataDir = dir
 	}
 	if dir := string(b.Cluster.Spec.DataDirectories.K8sDistro); dir != "" {

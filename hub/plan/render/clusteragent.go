@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drover-dev/drover/hub/access/clusteragent"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -52,9 +53,12 @@ func (b *builder) addClusterAgent() {
 		in.AuthEndpoint = &clusteragent.AuthEndpoint{Host: b.loopback(), PublicKeys: agent.PublicKeys}
 	}
 	for i, v := range in.Env {
-		if clusteragent.Reserved(v.Name) {
-			b.problems.doubt(fmt.Sprintf("spec.agentEnvVars[%d].name", i),
-				"is %s, which the hub sets for the cluster-agent itself; machines get it", v.Name)
+		field := fmt.Sprintf("spec.agentEnvVars[%d].name", i)
+		switch {
+		case clusteragent.Reserved(v.Name):
+			b.problems.doubt(field, "is %s, which the hub sets for the cluster-agent itself; machines get it", v.Name)
+		case v.Name != "" && !clusteragent.ValidName(v.Name) && !strings.Contains(v.Name, "="):
+			b.problems.doubt(field, "is %q, which Kubernetes does not take as a name: the cluster-agent does not get the variable", v.Name)
 		}
 	}
 	if in.Customization != nil {
@@ -64,6 +68,7 @@ func (b *builder) addClusterAgent() {
 					"was left out: %s", strings.TrimLeft(fault, ".: "))
 			}
 		}
+		b.checkCustomization(*in.Customization)
 	}
 	manifest, err := clusteragent.Manifest(in)
 	if err != nil {
@@ -71,6 +76,21 @@ func (b *builder) addClusterAgent() {
 		return
 	}
 	b.add(at, manifest)
+}
+
+// checkCustomization reports what a manifest does not have, since the cluster's API server would refuse it.
+func (b *builder) checkCustomization(c rkev1.AgentDeploymentCustomization) {
+	const field = "spec.clusterAgentDeploymentCustomization"
+	if own := c.OverrideResourceRequirements; own != nil {
+		if fault := clusteragent.ResourcesFault(*own); fault != "" {
+			b.problems.warn(field+".overrideResourceRequirements", "was left out: %s", strings.TrimLeft(fault, "."))
+		}
+	}
+	if s := c.SchedulingCustomization; s != nil && s.PodDisruptionBudget != nil {
+		if fault := clusteragent.BudgetFault(*s.PodDisruptionBudget); fault != "" {
+			b.problems.warn(field+".schedulingCustomization.podDisruptionBudget", "was left out: %s", strings.TrimLeft(fault, "."))
+		}
+	}
 }
 
 // NodeTaints are the taints that a machine's Node registers with: the machine's own, those of its role, and those that the cluster's

@@ -1,6 +1,9 @@
 package render
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,5 +60,31 @@ func TestNodeTaints(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, NodeTaints(in.Cluster, in.Machine)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestVariableNames: with a name that Kubernetes does not take, the API server would refuse the cluster-agent's Deployment, and the cluster
+// would never connect.
+func TestVariableNames(t *testing.T) {
+	for name, tc := range map[string]struct{ problem, instruction, manifest bool }{
+		"HTTP_PROXY":                    {false, true, true},
+		"http.proxy":                    {false, true, true},
+		"HTTP_PROXY=http://user:secret": {true, false, false},
+		"export HTTP_PROXY":             {true, true, false},
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Settings = settings.Settings{ServerURL: "https://hub.example", CACerts: []byte("ca\n")}
+		in.Cluster.Agent = &Agent{Token: "id.one", Replicas: 1}
+		in.Cluster.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: name, Value: "planted"}}
+		plan, problems := Plan(in)
+		if (len(problems) > 0) != tc.problem || problems.Err() != nil || strings.Contains(fmt.Sprint(problems), "secret") {
+			t.Errorf("%s: problems %v", name, problems)
+		}
+		if got := slices.Contains(plan.Instructions[0].Env, name+"=planted"); got != tc.instruction {
+			t.Errorf("%s: the installer has %v", name, plan.Instructions[0].Env)
+		}
+		if got := strings.Contains(fileOf(t, plan, "/var/lib/rancher/k3s/"+AgentManifest), "planted"); got != tc.manifest {
+			t.Errorf("%s: the cluster-agent has it: %t", name, got)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -19,6 +20,7 @@ func (b *builder) addConfig() {
 	b.checkListenPort()
 	b.checkUnchangeable()
 	b.addEtcdArgs()
+	b.checkSnapshotSchedule()
 	b.addRoleArgs()
 	b.addPrime()
 	b.addComponentArgs()
@@ -130,6 +132,15 @@ func (b *builder) systemRegistry() string {
 		return r
 	}
 	return b.Cluster.Settings.SystemDefaultRegistry
+}
+
+// checkRegistry refuses a registry of the cluster's own with which no image has a valid name.
+func (b *builder) checkRegistry() {
+	const arg = "system-default-registry"
+	registry, _ := b.all[arg].(string)
+	if err := settings.CheckRegistry(registry); err != nil {
+		b.problems.fail(b.fieldOf(arg), "%s", err)
+	}
 }
 
 // component is a part of the control plane that serves its health on a port of its own with a certificate of its own.

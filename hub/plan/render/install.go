@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"strconv"
+	"strings"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -31,6 +32,12 @@ func (b *builder) addInstall() {
 	for i, v := range b.Cluster.Spec.AgentEnvVars {
 		if v.Name == "" {
 			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is empty")
+			continue
+		}
+		if name, _, found := strings.Cut(v.Name, "="); found {
+			// What follows may be a password.
+			b.problems.warn(fmt.Sprintf("spec.agentEnvVars[%d].name", i),
+				"has an equals sign after %q: write the name into name and the value into value; the variable was left out", name)
 			continue
 		}
 		if v.Name == names.EnvPrefix+"_DATA_DIR" && v.Value != "" && v.Value != b.dataDir && !windows {

@@ -1,13 +1,19 @@
 package render
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drover-dev/drover/hub/util/limitedyaml"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -24,10 +30,36 @@ func (b *builder) addManifests() {
 		}
 		b.addClusterAgent()
 		b.addSnapshotMetadata(dir)
+		b.checkManifest("spec.rkeConfig.additionalManifest", b.Cluster.Spec.AdditionalManifest)
 		b.add(plans.File{Path: dir + "addons.yaml", Dynamic: true}, []byte(b.Cluster.Spec.AdditionalManifest))
 	}
 	if b.Machine.server() {
 		b.add(plans.File{Path: dir + "managed-chart-config.yaml", Dynamic: true}, b.chartConfigs())
+	}
+}
+
+// maxManifest is how many bytes a document of a manifest may have with all aliases written out.
+const maxManifest = 8 << 20
+
+// checkManifest reports a manifest that cannot be read: the distribution applies nothing of it, and says so in its journal only.
+func (b *builder) checkManifest(field, manifest string) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
+	for i := 1; ; i++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil {
+			err = limitedyaml.Check(document, maxManifest)
+		}
+		if err == nil {
+			var content any
+			err = yaml.Unmarshal(document, &content)
+		}
+		if err != nil {
+			b.problems.doubt(field, "is no YAML, so that nothing of it is applied: document %d: %s", i, err)
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"maps"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -57,11 +58,19 @@ func (b *builder) addRegistries() {
 	}
 	out := registries{Mirrors: map[string]mirror{}, Configs: map[string]registryConfig{}}
 	for host, m := range spec.Mirrors {
+		field := fmt.Sprintf("spec.rkeConfig.registries.mirrors[%q]", host)
+		b.checkRegistryName(field, host)
+		for _, pattern := range slices.Sorted(maps.Keys(m.Rewrites)) {
+			if err := checkPattern(pattern); err != nil {
+				b.problems.doubt(fmt.Sprintf("%s.rewrite[%q]", field, pattern), "has no effect: %s", err)
+			}
+		}
 		out.Mirrors[host] = mirror{Endpoint: m.Endpoints, Rewrite: m.Rewrites}
 	}
 	for _, host := range slices.Sorted(maps.Keys(spec.Configs)) {
 		config := spec.Configs[host]
 		field := fmt.Sprintf("spec.rkeConfig.registries.configs[%q]", host)
+		b.checkRegistryName(field, host)
 		out.Configs[host] = registryConfig{
 			Auth: b.registryAuth(field, host, config.AuthConfigSecretName),
 			TLS:  b.registryTLS(field, host, config),
@@ -85,6 +94,21 @@ func (b *builder) addRegistries() {
 	}
 	// Written like any other file that an argument holds, so that the file has one owner.
 	b.args["private-registry"] = string(content)
+}
+
+// checkPattern returns an error for what is no regular expression. It does not compile it: x{1000} takes a thousand times its length then,
+// for each machine.
+func checkPattern(pattern string) error {
+	_, err := syntax.Parse(pattern, syntax.Perl)
+	return err
+}
+
+// checkRegistryName reports a key by which neither agents nor containerd find a registry.
+func (b *builder) checkRegistryName(field, host string) {
+	if strings.Contains(host, "/") {
+		b.problems.doubt(field, "has no effect: write the host of the registry alone, with a port where it has one, such as docker.io or "+
+			"registry.example.com:5000")
+	}
 }
 
 // registryTLS writes certificates to files and says how the registry's own is checked.

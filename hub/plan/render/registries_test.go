@@ -70,3 +70,47 @@ func fileOf(t *testing.T, plan plans.Plan, path string) string {
 	}
 	return ""
 }
+
+// TestSystemDefaultRegistry: with a registry that is no prefix of images, no machine could pull its installer.
+func TestSystemDefaultRegistry(t *testing.T) {
+	const want = "spec.rkeConfig.machineGlobalConfig.system-default-registry: must be a host"
+	for registry, valid := range map[string]bool{
+		"own.example.com:5000/mirror": true, "https://own.example.com": false, "own.example.com/": false,
+	} {
+		for _, roles := range []string{"ecw", "w"} {
+			in := machineOf(t, k3s, "a", roles)
+			in.Cluster.Spec.MachineGlobalConfig.Data = map[string]any{"system-default-registry": registry}
+			_, problems := Plan(in)
+			if err := problems.Err(); (err == nil) != valid || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: got %v", registry, roles, err)
+			}
+		}
+	}
+}
+
+// TestRegistriesWithoutEffect: a mirror that nobody finds would not be missed before an image is pulled from the registry.
+func TestRegistriesWithoutEffect(t *testing.T) {
+	in := machineOf(t, k3s, "a", "w")
+	in.Cluster.Spec.Registries = &rkev1.Registry{
+		Mirrors: map[string]rkev1.Mirror{
+			"https://docker.io": {Endpoints: []string{"https://mirror.example.com"}},
+			"quay.io":           {Rewrites: map[string]string{"^(a": "b", "^c": "d"}},
+			"*":                 {Endpoints: []string{"https://mirror.example.com"}},
+		},
+		Configs: map[string]rkev1.RegistryConfig{"mirror.example.com/v2": {InsecureSkipVerify: true}, "mirror.example.com:5000": {}},
+	}
+	_, problems := Plan(in)
+	want := []string{
+		`spec.rkeConfig.registries.configs["mirror.example.com/v2"]`, `spec.rkeConfig.registries.mirrors["https://docker.io"]`,
+		`spec.rkeConfig.registries.mirrors["quay.io"].rewrite["^(a"]`,
+	}
+	var got []string
+	for _, p := range problems {
+		if p.Kept {
+			got = append(got, p.Field)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("problems %v", problems)
+	}
+}

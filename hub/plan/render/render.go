@@ -14,6 +14,7 @@ func Plan(in Inputs) (plans.Plan, Problems) {
 	b := builder{Inputs: in}
 	b.checkMachine()
 	b.mergeArgs()
+	b.checkRegistry()
 	if in.Cluster.Spec.UnmanagedConfig {
 		// Operations run the scripts, and the hub knows by the probes that the machine works.
 		if !in.Machine.windows() {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	"github.com/drover-dev/drover/hub/api/references"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -68,6 +69,14 @@ func (b *builder) addSource(rule references.Rule, field string, source rkev1.K8s
 		if permissions == "" {
 			permissions = source.DefaultPermissions
 		}
-		b.add(plans.File{Path: item.Path, Permissions: string(permissions), Dynamic: item.Dynamic}, content)
+		f := plans.File{Path: item.Path, Permissions: string(permissions), Dynamic: item.Dynamic}
+		if err := (plans.Plan{Files: []plans.File{f}}).Validate(); err != nil {
+			for fault := range strings.Lines(err.Error()) {
+				of, message, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(fault), "files[0]"), ": ")
+				b.problems.fail(at+of, "%s", message)
+			}
+			continue
+		}
+		b.add(f, content)
 	}
 }

@@ -5,6 +5,7 @@ package settings
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 )
 
@@ -81,4 +82,12 @@ func (s Settings) inRegistry(image string) string {
 		return image
 	}
 	return s.SystemDefaultRegistry + "/" + image
+}
+
+// CheckRegistry returns an error for what cannot be put before the name of an image; an empty registry can.
+func CheckRegistry(registry string) error {
+	if strings.Contains(registry, "//") || strings.HasSuffix(registry, "/") || strings.ContainsAny(registry, " \t\r\n@") {
+		return fmt.Errorf("must be a host, with a port or a path where it has one, such as registry.example.com:5000, got %q", registry)
+	}
+	return nil
 }

@@ -1,0 +1,36 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestUnreadableManifest: the distribution applies nothing of a manifest that is no YAML, and reports that to nobody.
+func TestUnreadableManifest(t *testing.T) {
+	const good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+	for name, tc := range map[string]struct {
+		manifest, want string
+	}{
+		"none":         {"", ""},
+		"one":          {good, ""},
+		"two":          {"---\n" + good + "---\n" + good, ""},
+		"comment":      {"# nothing\n---\n", ""},
+		"indentation":  {good + "---\nkind: Namespace\n apiVersion: v1\n", "document 2: "},
+		"tab":          {"metadata:\n\tname: a\n", "document 1: "},
+		"open bracket": {"metadata: {name: a\n", "document 1: "},
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Spec.AdditionalManifest = tc.manifest
+		plan, problems := Plan(in)
+		if got := fileOf(t, plan, "/var/lib/rancher/k3s/server/manifests/rancher/addons.yaml"); got != tc.manifest || problems.Err() != nil {
+			t.Errorf("%s: the plan has %q, %v", name, got, problems)
+		}
+		found := slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.Kept && p.Field == "spec.rkeConfig.additionalManifest" && strings.Contains(p.Message, tc.want)
+		})
+		if found != (tc.want != "") {
+			t.Errorf("%s: problems %v", name, problems)
+		}
+	}
+}
