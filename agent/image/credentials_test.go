@@ -254,7 +254,7 @@ END
 	}
 }
 
-// TestPasswordIsReplaced: the password that a provider has given is refused before the time is over for which it may be cached. The next try
+// TestPasswordIsReplaced: the password that a provider has given is refused while it may still be cached. The next try
 // runs the provider again.
 func TestPasswordIsReplaced(t *testing.T) {
 	h := newRegistry(t, false)

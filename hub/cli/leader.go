@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/hub/server"
 )
 
-// silentFor is how long ago a hub that runs may have renewed its Lease at most. It does so every two seconds, and others take the Lease after
-// fifteen.
+// silentFor is how long ago a hub that runs may have renewed its Lease at most. It does so every two seconds, and others take the Lease
+// after fifteen.
 const silentFor = time.Minute
 
 // absentHub says that no replica of the hub leads, since when, and how that is known; empty while one does, and where it cannot be known: a

@@ -42,7 +42,8 @@ func cacheOptions() clustercache.CacheOptions {
 func boundNode(node *corev1.Node) {
 	info, status := &node.Status.NodeInfo, &node.Status
 	texts := []*string{&info.MachineID, &info.SystemUUID, &info.BootID, &info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion,
-		&info.KubeletVersion, &info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture}
+		&info.KubeletVersion, &info.OperatingSystem, &info.Architecture,
+		&info.KubeProxyVersion} //nolint:staticcheck // kubelets of earlier releases report it, and hostile ones
 	status.Addresses = status.Addresses[:min(len(status.Addresses), maxNodeAddresses)]
 	for i := range status.Addresses {
 		texts = append(texts, &status.Addresses[i].Address)

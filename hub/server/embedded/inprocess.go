@@ -40,9 +40,9 @@ type inProcess struct {
 	writes *semaphore.Weighted
 }
 
-// writesPerProcessor is how many requests that change something are worked on at the same time. The API server holds an object several times
-// until it is written, half a megabyte for a plan Secret: when hundreds of agents reported at once, that was as much as all else that the
-// hub had in use. More at once are not done sooner.
+// writesPerProcessor is how many requests that change something are worked on at the same time. The API server holds an object several
+// times until it is written, half a megabyte for a plan Secret: when hundreds of agents reported at once, that was as much as all else
+// that the hub had in use. More at once are not done sooner.
 const writesPerProcessor = 8
 
 // isWrite reports whether a request changes something. Reviews do not, and somebody may need one to answer a request that does.

@@ -159,7 +159,8 @@ func TestInProcessErrors(t *testing.T) {
 	}
 }
 
-// TestInProcessWrites: of many requests that change something few are worked on at the same time; others, and reviews, do not wait for them.
+// TestInProcessWrites: of many requests that change something few are worked on at the same time; others, and reviews, do not wait for
+// them.
 func TestInProcessWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 3

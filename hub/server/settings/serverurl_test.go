@@ -33,7 +33,7 @@ func TestParseServerURL(t *testing.T) {
 func TestCheckRegistry(t *testing.T) {
 	for registry, valid := range map[string]bool{
 		"": true, "registry.example.com": true, "registry.example.com:5000": true, "registry.example.com/mirror": true, "[fd00::1]:5000": true,
-		"https://registry.example.com": false, "registry.example.com/": false, "registry.example.com//mirror": false, " registry": false,
+		"https://registry.example.com": false, "registry.example.com/": false, "registry.example.com//mirror": false, "my registry": false,
 		"user@registry.example.com": false,
 	} {
 		if err := CheckRegistry(registry); (err == nil) != valid {
