@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// requestTimeout ends a read or a write without a response.
+	// requestTimeout ends a read or a write for which nothing is transferred any more.
 	requestTimeout = 30 * time.Second
+	// longestRequest ends one in any case: a hub gives a machine less time.
+	longestRequest = 10 * time.Minute
 	userAgent      = "drover-system-agent"
 )
 
@@ -135,7 +137,7 @@ func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
 }
 
 func (c *client) do(ctx context.Context, request *rest.Request, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, longestRequest)
 	defer cancel()
 	return request.MaxRetries(0).Namespace(c.namespace).Resource("secrets").Do(ctx).Into(into)
 }

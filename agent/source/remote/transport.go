@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,9 +25,11 @@ const (
 	// sentAtOnce is how much of a request's body is sent in one frame of HTTP/2. The hub keeps a buffer of the size of the largest frame for
 	// as long as the agent is connected.
 	sentAtOnce = 4 << 10
+	// slowestLink is how many bytes a second a link takes at least of what the agent sends.
+	slowestLink = 4 << 10
 )
 
-// transport honors Retry-After, bounds responses, and remembers the hub's checksum of its authorities.
+// transport honors Retry-After, bounds responses, ends those that stop, and remembers the hub's checksum of its authorities.
 type transport struct {
 	next      http.RoundTripper
 	notBefore retry.NotBefore
@@ -48,14 +51,66 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if wait := t.notBefore.Wait(); wait > 0 {
 		return nil, &busyError{wait}
 	}
+	watch := r.URL.Query().Get("watch") != ""
+	var silence *silence
+	if !watch { // its end is up to Source.watch
+		silence = newSilence(r, requestTimeout)
+		r = r.WithContext(silence.ctx)
+	}
 	response, err := t.next.RoundTrip(inSmallFrames(r))
 	if err != nil {
+		err = silence.explain(err)
+		silence.end()
 		return nil, err
 	}
+	silence.broken()
 	t.notBefore.Note(response, maxRetryAfter)
 	t.caChecksum.Store(response.Header.Get(caChecksumHeader))
-	response.Body = &limitedBody{ReadCloser: response.Body, byLine: r.URL.Query().Get("watch") != ""}
+	response.Body = &limitedBody{ReadCloser: response.Body, silence: silence, byLine: watch}
 	return response, nil
+}
+
+// errSilent ends a request for which nothing is transferred any more.
+var errSilent = errors.New("the hub does not answer, or its answer has stopped")
+
+// silence ends a request when nothing is transferred any more, however long it takes as a whole: over a link of 64 kbit/s a large Secret
+// takes minutes. nil is for a request without that.
+type silence struct {
+	// ctx is that of the request.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	after  time.Duration
+	timer  *time.Timer
+}
+
+// newSilence begins with the request. Nobody can tell how much of its body has arrived: the kernel takes all of it at once. So the first
+// silence is longer for a large one.
+func newSilence(r *http.Request, after time.Duration) *silence {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	sending := time.Duration(max(r.ContentLength, 0)/slowestLink) * time.Second
+	return &silence{ctx: ctx, cancel: cancel, after: after, timer: time.AfterFunc(after+sending, func() { cancel(errSilent) })}
+}
+
+// broken says that something has been received.
+func (s *silence) broken() {
+	if s != nil && s.ctx.Err() == nil {
+		s.timer.Reset(s.after)
+	}
+}
+
+// explain returns errSilent for an error that follows from it, and any other error as it is.
+func (s *silence) explain(err error) error {
+	if s != nil && err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(s.ctx), errSilent) {
+		return errSilent
+	}
+	return err
+}
+
+func (s *silence) end() {
+	if s != nil {
+		s.timer.Stop()
+		s.cancel(nil)
+	}
 }
 
 // inSmallFrames returns a request whose body is read, and with it sent, a little at a time.
@@ -90,12 +145,16 @@ func (t *transport) offeredChecksum() string {
 // limitedBody fails when a response is too large. A watch has no end; there, each line is bounded.
 type limitedBody struct {
 	io.ReadCloser
-	byLine bool
-	read   int
+	silence *silence
+	byLine  bool
+	read    int
 }
 
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.silence.broken()
+	}
 	b.read += n
 	if i := bytes.LastIndexByte(p[:n], '\n'); b.byLine && i >= 0 {
 		b.read = n - 1 - i
@@ -103,5 +162,10 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.read > maxResponseBytes {
 		return 0, errTooLarge
 	}
-	return n, err
+	return n, b.silence.explain(err)
+}
+
+func (b *limitedBody) Close() error {
+	defer b.silence.end()
+	return b.ReadCloser.Close()
 }

@@ -2,9 +2,15 @@ package remote
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 // TestSmallFrames: a report is sent a little at a time, also when it is sent again on another connection, and is complete.
@@ -43,5 +49,77 @@ func TestSmallFrames(t *testing.T) {
 	}
 	if get, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://hub.example", nil); inSmallFrames(get) != get {
 		t.Error("a request without a body is changed")
+	}
+}
+
+// slowLink is a hub behind a slow link: the response begins after some time and comes in pieces, one every 20 s. After the last one it
+// ends, or nothing comes any more.
+type slowLink struct {
+	begins time.Duration
+	pieces int
+	stops  bool
+}
+
+func (l slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := retry.Sleep(r.Context(), l.begins); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: &slowResponse{slowLink: l, ctx: r.Context()}}, nil
+}
+
+type slowResponse struct {
+	slowLink
+	ctx context.Context
+}
+
+func (b *slowResponse) Read(p []byte) (int, error) {
+	if b.pieces == 0 && !b.stops {
+		return 0, io.EOF
+	}
+	pause := 20 * time.Second
+	if b.pieces == 0 {
+		pause = time.Hour
+	}
+	if err := retry.Sleep(b.ctx, pause); err != nil {
+		return 0, err
+	}
+	b.pieces--
+	return copy(p, "piece"), nil
+}
+
+func (b *slowResponse) Close() error { return nil }
+
+// TestSlowLink: over a slow link a large Secret may take minutes in both directions. What stops is ended soon.
+func TestSlowLink(t *testing.T) {
+	for name, test := range map[string]struct {
+		link     slowLink
+		body     []byte
+		want     error
+		at, most time.Duration
+	}{
+		"a large Secret":           {slowLink{pieces: 12}, nil, nil, 4 * time.Minute, 4 * time.Minute},
+		"a large report":           {slowLink{begins: 3 * time.Minute}, make([]byte, 1_400_000), nil, 3 * time.Minute, 3 * time.Minute},
+		"no response":              {slowLink{begins: time.Hour}, nil, errSilent, requestTimeout, requestTimeout},
+		"no response to a report":  {slowLink{begins: time.Hour}, make([]byte, 1_400_000), errSilent, time.Minute, 10 * time.Minute},
+		"a response that stops":    {slowLink{pieces: 3, stops: true}, nil, errSilent, time.Minute, 90 * time.Second},
+		"a response without bytes": {slowLink{stops: true}, nil, errSilent, requestTimeout, requestTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://hub.example", bytes.NewReader(test.body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				response, err := (&transport{next: test.link}).RoundTrip(r)
+				if err == nil {
+					_, err = io.ReadAll(response.Body)
+					response.Body.Close()
+				}
+				if took := time.Since(began); !errors.Is(err, test.want) || took < test.at || took > test.most {
+					t.Errorf("got %v after %s, want %v after %s to %s", err, took, test.want, test.at, test.most)
+				}
+			})
+		})
 	}
 }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// downloadTimeout bounds the download of an agent, which is some 50 MB.
-	downloadTimeout = 30 * time.Minute
+	// downloadTimeout bounds the download of an agent, which is some 50 MB: it is that of an image. downloadSilence ends one that has stopped.
+	downloadTimeout = 2 * time.Hour
+	downloadSilence = 3 * time.Minute
 	// maxStatusWrites is how often the status of the agent is written because another plan was delivered meanwhile.
 	maxStatusWrites = 5
 )
@@ -64,29 +65,44 @@ func (s *Source) DownloadAgent(ctx context.Context, arch string) (io.ReadCloser,
 		return nil, err
 	}
 	request.Header.Set("User-Agent", userAgent)
+	silence := newSilence(request, downloadSilence)
+	request = request.WithContext(silence.ctx)
 	client := *c.http
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	response, err := client.Do(request)
 	if err != nil {
+		err = silence.explain(err)
+		silence.end()
 		cancel()
 		return nil, fmt.Errorf("downloading the agent: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 256))
 		response.Body.Close()
+		silence.end()
 		cancel()
 		return nil, fmt.Errorf("downloading %s: HTTP %d: %q", address, response.StatusCode, text)
 	}
-	return &download{ReadCloser: response.Body, cancel: cancel}, nil
+	return &download{ReadCloser: response.Body, silence: silence, cancel: cancel}, nil
 }
 
-// download ends the timeout of a request with its body.
+// download ends the timeouts of a request with its body.
 type download struct {
 	io.ReadCloser
-	cancel context.CancelFunc
+	silence *silence
+	cancel  context.CancelFunc
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if n > 0 {
+		d.silence.broken()
+	}
+	return n, d.silence.explain(err)
 }
 
 func (d *download) Close() error {
 	defer d.cancel()
+	defer d.silence.end()
 	return d.ReadCloser.Close()
 }
