@@ -79,6 +79,14 @@ type Instruction struct {
 	SaveOutput bool `json:"saveOutput,omitempty"`
 }
 
+// maxSeconds is some hundred years, as "never" in a field of seconds. Much more would be a negative time.Duration.
+const maxSeconds = int64(100 * 365 * 24 * 60 * 60)
+
+// Seconds is the duration that a field of seconds stands for.
+func Seconds(n int) time.Duration {
+	return time.Duration(min(int64(n), maxSeconds)) * time.Second
+}
+
 // DefaultPeriodSeconds is the period of a PeriodicInstruction that sets none.
 const DefaultPeriodSeconds = 600
 

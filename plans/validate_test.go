@@ -1,8 +1,10 @@
 package plans
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -110,5 +112,17 @@ func TestValidateNeverShowsAnEnvironmentValue(t *testing.T) {
 	err := Plan{Instructions: []Instruction{{CommonInstruction: CommonInstruction{Env: []string{"hunter2", "=hunter2"}}}}}.Validate()
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSeconds: a number that stands for "never" is a long time, and no negative one.
+func TestSeconds(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: 0, 90: 90 * time.Second, math.MaxInt32: math.MaxInt32 * time.Second} {
+		if got := Seconds(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+	if got := Seconds(math.MaxInt); got < 60*365*24*time.Hour || time.Now().Add(got).Before(time.Now()) {
+		t.Errorf("the largest number is %s", got)
 	}
 }

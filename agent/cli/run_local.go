@@ -25,8 +25,12 @@ type localPlans struct {
 
 // run works until ctx is done. The agent is ready when the directory has been read for the first time.
 func (l localPlans) run(ctx context.Context, cfg config.Config) {
+	work := filepath.Join(cfg.WorkDirectory, localName)
+	if cfg.PreserveWorkDirectory {
+		work = ""
+	}
 	directory := local.New(local.Options{
-		Path: cfg.LocalPlanDirectory, StateDirectory: filepath.Join(cfg.StateDirectory, localName),
+		Path: cfg.LocalPlanDirectory, StateDirectory: filepath.Join(cfg.StateDirectory, localName), WorkDirectory: work,
 		Host: l.options.Host, Log: l.log, Notify: l.service.notifier(localName),
 		StopProgram: func(plan, dir string) error { return engine.StopProgram(l.options.Host, localName+"/"+plan, dir) },
 	})

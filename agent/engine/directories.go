@@ -62,6 +62,24 @@ func (e *Engine) removeWorkFolder(r journal.Record) {
 	e.warn("Removing the work folder failed", e.Host.RemoveAll(filepath.Join(e.WorkDirectory, e.workName(r.Started))))
 }
 
+// periodicDirectory has the folders of periodic instructions.
+func (e *Engine) periodicDirectory() string {
+	return filepath.Join(e.WorkDirectory, "periodic"+e.workSuffix())
+}
+
+// removePeriodicWork removes the folders that an earlier process could not remove, since it was killed: the plan may be another one by now,
+// and their names have its checksum.
+func (e *Engine) removePeriodicWork() {
+	if e.PreserveWorkDirectory {
+		return
+	}
+	names, err := e.Host.ReadDir(e.periodicDirectory())
+	e.warn("Reading the work folders of periodic instructions failed", err)
+	for _, name := range names {
+		e.warn("Removing the work folder failed", e.Host.RemoveAll(filepath.Join(e.periodicDirectory(), name)))
+	}
+}
+
 const (
 	// runsDirectory is the folder of run directories in the state directory.
 	runsDirectory = "runs"

@@ -87,7 +87,7 @@ func (e *Engine) runProgram(ctx context.Context, instruction plans.CommonInstruc
 // timeoutOf is the plan's own limit, or the agent's.
 func timeoutOf(instruction plans.CommonInstruction, fallback time.Duration) time.Duration {
 	if instruction.TimeoutSeconds > 0 {
-		return time.Duration(instruction.TimeoutSeconds) * time.Second
+		return plans.Seconds(instruction.TimeoutSeconds)
 	}
 	return fallback
 }

@@ -59,7 +59,7 @@ func (r *runner) periodic(
 
 func (r *runner) runPeriodic(ctx context.Context, p plans.PeriodicInstruction, index, attempt int) (run.Result, error) {
 	e := r.engine
-	dir := filepath.Join(e.WorkDirectory, "periodic"+e.workSuffix(), fmt.Sprintf("%s_%d", r.plan.Checksum, index))
+	dir := filepath.Join(e.periodicDirectory(), fmt.Sprintf("%s_%d", r.plan.Checksum, index))
 	result, err := e.execute(ctx, p.CommonInstruction, dir, attempt,
 		run.Command{Timeout: timeoutOf(p.CommonInstruction, e.PeriodicTimeout)})
 	if !e.PreserveWorkDirectory {
@@ -112,7 +112,7 @@ func pauseAfter(p plans.PeriodicInstruction, last plans.PeriodicOutput) time.Dur
 		return periodicRetry * time.Duration(min(last.Failures, maxPeriodicRetries))
 	}
 	if p.PeriodSeconds > 0 {
-		return time.Duration(p.PeriodSeconds) * time.Second
+		return plans.Seconds(p.PeriodSeconds)
 	}
 	return plans.DefaultPeriodSeconds * time.Second
 }

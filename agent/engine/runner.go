@@ -150,7 +150,7 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 func (r *runner) probe(ctx context.Context, name string, p plans.Probe, delayed bool, period time.Duration, tried func()) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
-	if delayed && retry.Sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) != nil {
+	if delayed && retry.Sleep(ctx, plans.Seconds(p.InitialDelaySeconds)) != nil {
 		return
 	}
 	for {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -317,6 +318,21 @@ func seconds(numbers ...int) []time.Duration {
 		all = append(all, time.Duration(n)*time.Second)
 	}
 	return all
+}
+
+// TestPeriodThatIsForever: an instruction with the largest period runs once, and not all the time.
+func TestPeriodThatIsForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		runs := w.times("p", func(int) int { return 0 })
+		w.secret.deliver(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{periodic("p", "p", math.MaxInt)}}, 1)
+		w.start()
+		w.waitAMinute()
+		w.stop()
+		if diff := cmp.Diff(seconds(0), *runs); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestPeriodicInstructionsRunAfterEachApply(t *testing.T) {

@@ -44,6 +44,7 @@ func (e *Engine) recover() {
 		e.releaseInterlock()
 		e.Gate.Release(1)
 	}
+	e.removePeriodicWork()
 	r := e.journal.Record()
 	if r.Checksum != "" && !r.Unfinished() {
 		e.addToHistory(r) // the crash may have come before

@@ -44,7 +44,7 @@ func Check(ctx context.Context, probe plans.Probe) (Certificates, error) {
 	var seen Certificates
 	timeout := defaultTimeout
 	if probe.TimeoutSeconds > 0 {
-		timeout = time.Duration(probe.TimeoutSeconds) * time.Second
+		timeout = plans.Seconds(probe.TimeoutSeconds)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

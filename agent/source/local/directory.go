@@ -31,12 +31,14 @@ const (
 	emptyGrace = 5 * time.Minute
 )
 
-// Options of a Directory; all but StopProgram and Notify are required.
+// Options of a Directory; all but WorkDirectory, StopProgram and Notify are required.
 type Options struct {
 	// Path is the directory of plans. It is created with mode 0700 when it is missing.
 	Path string
 	// StateDirectory has a directory for the engine of each plan, which is removed with the plan.
 	StateDirectory string
+	// WorkDirectory has a directory for the work of each plan, which is removed with the plan, too; empty removes none.
+	WorkDirectory string
 	// Host writes position files and removes state.
 	Host host.Host
 	// Log receives what is added, removed and invalid.
@@ -252,6 +254,12 @@ func (d *Directory) stopProgram(plan, dir string) {
 
 func (d *Directory) removeState(plan, dir string) {
 	d.stopProgram(plan, dir)
+	// First, since without its state nobody knows the plan any more.
+	if d.WorkDirectory != "" {
+		if err := d.Host.RemoveAll(filepath.Join(d.WorkDirectory, url.PathEscape(plan))); err != nil {
+			d.Log.Warn("Removing the work of a local plan failed", "error", err)
+		}
+	}
 	if err := d.Host.RemoveAll(dir); err != nil {
 		d.Log.Warn("Removing the state of a local plan failed", "error", err)
 	}

@@ -58,10 +58,11 @@ func TestDirectoryThatIsNotMountedYet(t *testing.T) {
 }
 
 // TestProgramsOfPlansThatAreGone has plans that were removed or skipped while the agent did not run, or before their engines have started.
-// What an earlier process has left running for them is stopped once, before the state is removed.
+// What an earlier process has left running for them is stopped once, before state and work are removed.
 func TestProgramsOfPlansThatAreGone(t *testing.T) {
 	f := newFolder(t)
 	options := f.options()
+	options.WorkDirectory = filepath.Join(filepath.Dir(f.path), "work/local")
 	var stopped []string
 	options.StopProgram = func(name, dir string) error {
 		if _, err := os.Stat(dir); err != nil || filepath.Base(dir) != name {
@@ -71,8 +72,10 @@ func TestProgramsOfPlansThatAreGone(t *testing.T) {
 		return fmt.Errorf("%s still runs", name)
 	}
 	for _, name := range []string{"gone", "queued", "skipped", "stays", "waits"} {
-		if err := os.MkdirAll(filepath.Join(options.StateDirectory, name), 0o700); err != nil {
-			t.Fatal(err)
+		for _, dir := range []string{options.StateDirectory, options.WorkDirectory} {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, name := range []string{"queued", "skipped", "stays", "waits"} {
@@ -91,6 +94,10 @@ func TestProgramsOfPlansThatAreGone(t *testing.T) {
 		}
 		if diff := cmp.Diff(wantStates, f.states()); diff != "" {
 			t.Errorf("states: %s", diff)
+		}
+		work, err := options.Host.ReadDir(options.WorkDirectory)
+		if diff := cmp.Diff(wantStates, work); diff != "" || err != nil {
+			t.Errorf("work: %s, %v", diff, err)
 		}
 	}
 	expect([]string{"gone", "skipped"}, []string{"queued", "skipped", "stays", "waits"})
