@@ -98,7 +98,7 @@ func (u *archiveUnpacker) file(ctx context.Context, file string, content io.Read
 }
 
 func (u *archiveUnpacker) buffer(ctx context.Context, file string, content io.Reader) error {
-	name := "buffer-" + strconv.FormatInt(u.store.bufferCount.Add(1), 10)
+	name := bufferPrefix + strconv.FormatInt(u.store.bufferCount.Add(1), 10)
 	unpin, path := u.store.cache.pin(name), u.store.cache.path(name)
 	u.buffered[file] = path
 	u.cleanup = append(u.cleanup, func() {

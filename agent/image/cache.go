@@ -20,7 +20,10 @@ const (
 	indexName = "index.json"
 	// partSuffix ends the names of incomplete downloads.
 	partSuffix = ".part"
-	// maxPartAge is for how long after its last byte an incomplete download is kept to be resumed.
+	// bufferPrefix begins the names of the buffered layers of an archive, which are of no use once it is unpacked.
+	bufferPrefix = "buffer-"
+	// maxPartAge is for how long after its last byte an incomplete download is kept to be resumed, and a complete one of an image that could
+	// not be pulled as a whole.
 	maxPartAge = 24 * time.Hour
 )
 
@@ -179,6 +182,12 @@ func (c *cache) selectKept(index *cacheIndex, names []string, bounds retention) 
 	kept, manifests := map[string]bool{}, map[v1.Hash]bool{}
 	var total int64
 	now := time.Now()
+	ofImages := map[string]bool{}
+	for _, image := range index.Images {
+		for _, name := range image.Files {
+			ofImages[name] = true
+		}
+	}
 	slices.SortStableFunc(index.Images, func(a, b cachedImage) int { return b.lastUse(now).Compare(a.lastUse(now)) })
 	index.Images = slices.DeleteFunc(index.Images, func(image cachedImage) bool {
 		var added int64
@@ -200,7 +209,7 @@ func (c *cache) selectKept(index *cacheIndex, names []string, bounds retention) 
 	})
 	for _, name := range names {
 		blob, isPart := strings.CutSuffix(name, partSuffix)
-		if !isPart {
+		if !isPart && (ofImages[name] || name == indexName || strings.HasPrefix(name, ".") || strings.HasPrefix(name, bufferPrefix)) {
 			continue
 		}
 		info := c.stat(name)

@@ -48,7 +48,7 @@ func TestCollect(t *testing.T) {
 		{Image: "b-too", Manifest: hash(2), Files: []string{"2", "shared"}, Used: ago(90 * time.Minute)},
 		{Image: "c", Manifest: hash(3), Files: []string{"3"}, Used: ago(time.Hour)},
 	}
-	all := []string{"1", "2", "3", "shared", "other", "new.part", "old.part", ".tmp"}
+	all := []string{"1", "2", "3", "shared", "new", "old", "new.part", "old.part", "buffer-1", ".tmp"}
 	tests := map[string]struct {
 		retention retention
 		pinned    []string
@@ -56,22 +56,24 @@ func TestCollect(t *testing.T) {
 		want      []string
 	}{
 		"by count": {retention: retention{images: 2, bytes: 1 << 20, age: 24 * time.Hour},
-			want: []string{"2", "3", "new.part", "shared"}},
+			want: []string{"2", "3", "new", "new.part", "shared"}},
 		"by bytes":       {retention: retention{images: 9, bytes: 35, age: 24 * time.Hour}, want: []string{"2", "3", "shared"}},
-		"by fewer bytes": {retention: retention{images: 9, bytes: 25, age: 24 * time.Hour}, want: []string{"3", "new.part"}},
-		"by age":         {retention: retention{images: 9, bytes: 1 << 20, age: 90 * time.Minute}, want: []string{"3", "new.part"}},
+		"by fewer bytes": {retention: retention{images: 9, bytes: 25, age: 24 * time.Hour}, want: []string{"3", "new"}},
+		"by age":         {retention: retention{images: 9, bytes: 1 << 20, age: 90 * time.Minute}, want: []string{"3", "new", "new.part"}},
 		"all": {retention: retention{images: 9, bytes: 1 << 20, age: 24 * time.Hour},
-			want: []string{"1", "2", "3", "new.part", "shared"}},
+			want: []string{"1", "2", "3", "new", "new.part", "shared"}},
 		"not what is used": {retention: retention{images: 1, bytes: 1 << 20, age: 24 * time.Hour}, pinned: []string{"1", "old"},
-			want: []string{".tmp", "1", "3", "new.part", "old.part"}},
+			want: []string{".tmp", "1", "3", "new", "new.part", "old", "old.part"}},
 		"to make room": {retention: defaultRetention, freeDisk: true, pinned: []string{"2"}, want: []string{".tmp", "2"}},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := cached(t, test.retention, cacheIndex{Images: slices.Clone(images)}, all...)
 			old := time.Now().Add(-2 * maxPartAge)
-			if err := os.Chtimes(filepath.Join(s.CacheDirectory, "old.part"), old, old); err != nil {
-				t.Fatal(err)
+			for _, name := range []string{"old", "old.part"} {
+				if err := os.Chtimes(filepath.Join(s.CacheDirectory, name), old, old); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, name := range test.pinned {
 				defer s.cache.pin(name)()
