@@ -35,9 +35,14 @@ type LockFile struct {
 	*os.File
 }
 
-// OpenLock opens a lock file of mode 0600, or creates it, without locking it. A symbolic link is not followed.
+// OpenLock opens a lock file of mode 0600, or creates it, without locking it. A symbolic link is not followed. On a file system that has
+// become read-only a file that exists can be locked all the same, and names an earlier holder: an agent that starts then can still probe
+// the machine, and report what it cannot do.
 func OpenLock(path string) (LockFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, unix.EROFS) {
+		file, err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	}
 	return LockFile{file}, err
 }
 

@@ -89,6 +89,24 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
+// TestLockOnAReadOnlyDisk: an agent that starts on a file system that has become read-only can lock and open what it had before.
+func TestLockOnAReadOnlyDisk(t *testing.T) {
+	m, dir := OS{}, small(t, 0)
+	state := filepath.Join(dir, "state")
+	must(t, m.MkdirAll(state, WithMode(0o700)))
+	unlock, err := m.Lock(state + "/lock")
+	must(t, err)
+	unlock()
+	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	must(t, m.MkdirAll(state, WithMode(0o700)))
+	unlock, err = m.Lock(state + "/lock")
+	must(t, err)
+	defer unlock()
+	if _, err := m.Lock(state + "/lock"); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked twice: %v", err)
+	}
+}
+
 // TestMountsAreNotRemoved shows that deleting a directory does not empty what is mounted in it.
 func TestMountsAreNotRemoved(t *testing.T) {
 	m, dir := OS{}, small(t, 0)
