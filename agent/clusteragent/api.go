@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -146,20 +147,44 @@ func (a *api) drain(timeout time.Duration) {
 func checkProtocol(response *http.Response) error {
 	requested, got := response.Request.Header.Get("Upgrade"), response.Header.Get("Upgrade")
 	if response.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(requested, got) {
-		return fmt.Errorf("it switched to protocol %.50q, and %.50q was requested", got, requested)
+		return fmt.Errorf("the response of the Kubernetes API is invalid: it switches to protocol %.50q, and %.50q was requested", got, requested)
 	}
 	return nil
 }
 
-// unreachable responds if the Kubernetes API does not.
+// unreachable responds if the Kubernetes API does not, or not with something that can be passed on. Clients repeat every request that gets
+// Retry-After, so only one that cannot have changed anything does.
 func (a *api) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil || errors.Is(err, context.Canceled) {
 		return // the client has gone
 	}
 	a.failed.Add(1)
 	a.log.Warn("Kubernetes API is unreachable", "error", err)
-	w.Header().Set("Retry-After", "1")
-	writeStatus(w, http.StatusServiceUnavailable, "the cluster agent cannot reach the Kubernetes API: "+err.Error())
+	var lost *lostError
+	switch {
+	case !errors.As(err, &lost):
+		writeStatus(w, http.StatusBadGateway, "the cluster agent cannot pass the response on: "+err.Error())
+	case lost.sent && !repeatable(r):
+		writeStatus(w, http.StatusBadGateway, "the Kubernetes API has received the request and did not respond, so it is unknown whether the "+
+			"request was carried out: "+err.Error())
+	default:
+		w.Header().Set("Retry-After", "1")
+		writeStatus(w, http.StatusServiceUnavailable, "the cluster agent cannot reach the Kubernetes API: "+err.Error())
+	}
+}
+
+// lostError is returned for a request to which the Kubernetes API did not respond. sent reports whether there was a connection, so that the
+// API may have received the request.
+type lostError struct {
+	error
+	sent bool
+}
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// repeatable reports whether a request changes nothing. An upgrade does, also with GET: it may be the start of a command.
+func repeatable(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions) && r.Header.Get("Upgrade") == ""
 }
 
 // transports uses HTTP/2 for requests to the Kubernetes API, and HTTP/1.1 for upgrades, which HTTP/2 does not support.
@@ -195,12 +220,19 @@ func limitBuffers(transport http.RoundTripper) {
 	}
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. The error is a *lostError.
 func (t transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := t.requests
 	if r.Header.Get("Upgrade") != "" {
-		return t.upgrades.RoundTrip(r)
+		next = t.upgrades
 	}
-	return t.requests.RoundTrip(r)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	response, err := next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err != nil {
+		return nil, &lostError{err, connected.Load()}
+	}
+	return response, nil
 }
 
 // bufferPool is the pool of the reverse proxy's copy buffers.

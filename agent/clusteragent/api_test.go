@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -320,6 +321,46 @@ func TestUnreachableAPI(t *testing.T) {
 	}
 	if s := a.status(); s.Failed != 1 || s.Short != 0 {
 		t.Errorf("status is %+v", s)
+	}
+}
+
+// Clients repeat what gets Retry-After. What the API may have carried out does not get it.
+func TestLostRequest(t *testing.T) {
+	lost := kubernetes(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	away := &rest.Config{Host: "https://127.0.0.1:1"}
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+	for _, test := range []struct {
+		name   string
+		api    *rest.Config
+		method string
+		header http.Header
+		want   int
+	}{
+		{name: "a read that got lost", api: lost, method: http.MethodGet, want: 503},
+		{name: "a write that got lost", api: lost, method: http.MethodPost, want: 502},
+		{name: "a write without a connection", api: away, method: http.MethodPost, want: 503},
+		{name: "an upgrade that got lost", api: lost, method: http.MethodGet, header: upgrade, want: 502},
+		{name: "an upgrade without a connection", api: away, method: http.MethodGet, header: upgrade, want: 503},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := serveAPI(t, test.api)
+			r := request(t, "/api/v1/namespaces/x/pods", http.Header{"Impersonate-User": {"anna"}})
+			r.Method = test.method
+			maps.Copy(r.Header, test.header)
+			if test.method == http.MethodPost {
+				r.Body = io.NopCloser(strings.NewReader("{}"))
+			}
+			response, err := client(t, a).Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			var status metav1.Status
+			if err := json.NewDecoder(response.Body).Decode(&status); err != nil || response.StatusCode != test.want ||
+				int(status.Code) != test.want || (response.Header.Get("Retry-After") != "") != (test.want == 503) {
+				t.Errorf("%d %v %+v, %v", response.StatusCode, response.Header, status, err)
+			}
+		})
 	}
 }
 

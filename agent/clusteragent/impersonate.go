@@ -101,8 +101,11 @@ func dropTokenProtocol(header http.Header) {
 
 // writeStatus responds with a Status, as the Kubernetes API does, so that its clients show the message.
 func writeStatus(w http.ResponseWriter, code int, message string) {
-	reason := metav1.StatusReasonForbidden
-	if code == http.StatusServiceUnavailable {
+	var reason metav1.StatusReason // Kubernetes has none for the other codes
+	switch code {
+	case http.StatusForbidden:
+		reason = metav1.StatusReasonForbidden
+	case http.StatusServiceUnavailable:
 		reason = metav1.StatusReasonServiceUnavailable
 	}
 	raw, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},

@@ -29,7 +29,8 @@ func TestSwitchToAnotherProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 503 || !strings.Contains(string(body), "protocol") {
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 502 || response.Header.Get("Retry-After") != "" ||
+		!strings.Contains(string(body), "the response of the Kubernetes API is invalid: it switches to protocol") {
 		t.Errorf("%d %s, %v", response.StatusCode, body, err)
 	}
 	select {
