@@ -46,7 +46,7 @@ it. With --with-logs, outputs of instructions are included, whatever secrets the
 				name, _ := os.Hostname()
 				file = fmt.Sprintf("system-agent-%s-%s.tar.gz", name, time.Now().UTC().Format("20060102-150405"))
 			}
-			path, err := filepath.Abs(file)
+			path, err := bundlePath(file)
 			if err != nil {
 				return err
 			}
@@ -70,6 +70,19 @@ it. With --with-logs, outputs of instructions are included, whatever secrets the
 	cmd.Flags().StringVarP(&file, "file", "f", "", "archive to write (default: system-agent-<host>-<time>.tar.gz in the working directory)")
 	cmd.Flags().BoolVar(&withLogs, "with-logs", false, "include outputs of instructions, which may contain secrets")
 	return cmd
+}
+
+// bundlePath is the path of a file that a bundle can be written to. The write replaces what is there, and the command is run as root: it
+// would replace /dev/null and /dev/stdout.
+func bundlePath(file string) (string, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("--file %s: it is not a regular file", file)
+	}
+	return path, nil
 }
 
 // bundle is an archive that is being written, in memory. What cannot be collected is listed in it and does not stop the rest.

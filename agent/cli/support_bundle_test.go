@@ -55,6 +55,23 @@ func unpacked(t *testing.T, path string) map[string]string {
 	}
 }
 
+// Root must not replace a device, nor the link /dev/stdout.
+func TestSupportBundleIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "stdout")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{os.DevNull, link, dir} {
+		if path, err := bundlePath(file); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: got %s, %v", file, path, err)
+		}
+	}
+	if path, err := bundlePath(filepath.Join(dir, "bundle.tar.gz")); err != nil || path != filepath.Join(dir, "bundle.tar.gz") {
+		t.Errorf("got %s, %v", path, err)
+	}
+}
+
 // TestSupportBundle shows that S4 cannot happen: every place where a secret may be has one, and none is in the bundle.
 func TestSupportBundle(t *testing.T) {
 	m := newFakeMachine(t)

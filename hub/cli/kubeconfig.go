@@ -35,6 +35,9 @@ type kubeconfigOptions struct {
 	static      bool
 	ttl         time.Duration
 	description string
+
+	// issued is the name of the token of --static, once there is one.
+	issued string
 }
 
 func newKubeconfig() *cobra.Command {
@@ -83,6 +86,8 @@ func (o *kubeconfigOptions) check(flags *pflag.FlagSet) error {
 	switch {
 	case o.merge && o.output == "":
 		return errors.New("--merge needs --output: the file to add to")
+	case o.output != "" && checkRegular(o.output) != nil:
+		return fmt.Errorf("--output %s: it is not a regular file; without --output, the kubeconfig is written to the standard output", o.output)
 	case !o.static && (flags.Changed("ttl") || flags.Changed("description")):
 		return errors.New("--ttl and --description are about the token of --static; give that, too")
 	case o.ttl < time.Minute || o.ttl > usertokens.MaxPersistentTTL:
@@ -135,6 +140,7 @@ func (o *kubeconfigOptions) user(ctx context.Context, hub settings.Settings, man
 		if err != nil {
 			return nil, err
 		}
+		o.issued = token.Name
 		return &clientcmdapi.AuthInfo{Token: token.Token}, nil
 	}
 	raw, err := clientcmd.LoadFromFile(path)

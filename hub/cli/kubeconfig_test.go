@@ -5,6 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +29,8 @@ type tokenHub struct {
 	*httptest.Server
 	asked int
 	seen  []tokenRequest
+	// ahead is by how much the clock of the hub is ahead of that of the user.
+	ahead time.Duration
 }
 
 func newTokenHub(t *testing.T) *tokenHub {
@@ -45,7 +50,7 @@ func newTokenHub(t *testing.T) *tokenHub {
 			return
 		}
 		h.seen = append(h.seen, request)
-		_ = json.NewEncoder(w).Encode(issuedToken{Token: "t" + string(rune('0'+h.asked)), ExpiresAt: time.Now().Add(15 * time.Minute)})
+		_ = json.NewEncoder(w).Encode(issuedToken{Token: "t" + string(rune('0'+h.asked)), ExpiresAt: time.Now().Add(h.ahead + 15*time.Minute)})
 	}))
 	t.Cleanup(h.Close)
 	return h
@@ -93,7 +98,7 @@ func TestTokenPlugin(t *testing.T) {
 		!strings.Contains(out, `"expirationTimestamp"`) {
 		t.Fatalf("got %d %s %s", code, out, stderr)
 	}
-	if diff := cmp.Diff([]tokenRequest{{Cluster: "c-m-a"}}, hub.seen); diff != "" {
+	if diff := cmp.Diff([]tokenRequest{{Cluster: "c-m-a", TTLSeconds: 900}}, hub.seen); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, again, _ := run("--cluster", "c-m-a", "--context", "me"); again != out || hub.asked != 1 {
@@ -120,6 +125,32 @@ func TestTokenPlugin(t *testing.T) {
 	} {
 		if code, _, stderr := run("--cluster", "c-m-a", "--context", tc.context); code != 1 || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: got %d %s", tc.context, code, stderr)
+		}
+	}
+}
+
+// A clock that differs from that of the hub neither keeps a token beyond its end nor asks for one with each request.
+func TestTokenClock(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		hub := newTokenHub(t)
+		hub.ahead = ahead
+		o := &tokenOptions{
+			credential: credential{kubeconfig: managementKubeconfig(t, "mine"), context: "me"}, server: hub.URL, cluster: "c-m-a",
+			authorities: base64.StdEncoding.EncodeToString(hub.authorities()),
+		}
+		now := time.Now()
+		for _, tc := range []struct {
+			after time.Duration
+			asked int
+		}{{0, 1}, {13 * time.Minute, 1}, {14*time.Minute + time.Second, 2}} {
+			token, err := o.token(t.Context(), now.Add(tc.after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := token.ExpiresAt.Sub(now.Add(tc.after)); hub.asked != tc.asked || left < freshFor || left > 15*time.Minute {
+				t.Errorf("the hub's clock is %s ahead: after %s it was asked %d times, and the token has %s left", ahead, tc.after, hub.asked, left)
+			}
 		}
 	}
 }
@@ -237,6 +268,72 @@ func TestKubeconfigFiles(t *testing.T) {
 	}
 }
 
+// Two hubs may have a cluster of the same name. The context of the one does not become that of the other.
+func TestKubeconfigOfAnotherHub(t *testing.T) {
+	o := &kubeconfigOptions{output: filepath.Join(t.TempDir(), "config"), merge: true}
+	for _, tc := range []struct{ hub, management, want string }{
+		{"https://one:8443", "c-m-a", ""},
+		{"https://one:8443", "c-m-b", ""}, // the cluster was created again
+		{"https://two:8443", "c-m-c", "has an entry fleet/demo for one:8443 already, and the new one is for two:8443"},
+	} {
+		config := proxied(client.ObjectKey{Namespace: "fleet", Name: "demo"}, settings.Settings{ServerURL: tc.hub}, tc.management,
+			&clientcmdapi.AuthInfo{Token: "t"})
+		err := o.write(config, nil, io.Discard)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: got %v", tc.management, err)
+		}
+	}
+	got, err := clientcmd.LoadFromFile(o.output)
+	if err != nil || got.Clusters["fleet/demo"].Server != "https://one:8443/k8s/clusters/c-m-b" {
+		t.Errorf("the file holds %+v (%v)", got, err)
+	}
+}
+
+// A user keeps the file that root adds a context to.
+func TestKubeconfigOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files to other users")
+	}
+	config := proxied(client.ObjectKey{Namespace: "fleet", Name: "demo"}, settings.Settings{ServerURL: "https://hub"}, "c-m-a",
+		&clientcmdapi.AuthInfo{Token: "t"})
+	for _, tc := range []struct{ directory, want int }{{1234, 1234}, {0, 0}} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "config")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chown(path, 1234, 1234), os.Chown(dir, tc.directory, tc.directory)); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&kubeconfigOptions{output: path, merge: true}).write(config, nil, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if got := statOf(path); int(got.Uid) != tc.want || int(got.Gid) != tc.want {
+			t.Errorf("in a directory of %d, the file belongs to %d:%d", tc.directory, got.Uid, got.Gid)
+		}
+	}
+}
+
+// What is no file is not replaced, and a token that could not be written is named.
+func TestKubeconfigIsNotWritten(t *testing.T) {
+	config := proxied(client.ObjectKey{Namespace: "fleet", Name: "demo"}, settings.Settings{ServerURL: "https://hub"}, "c-m-a",
+		&clientcmdapi.AuthInfo{Token: "t"})
+	socket := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	o := &kubeconfigOptions{output: socket, issued: "token-x"}
+	err = o.write(config, nil, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "not a regular file") || !strings.Contains(err.Error(), "hub tokens revoke token-x") {
+		t.Errorf("got %v", err)
+	}
+	if info, err := os.Lstat(socket); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the socket is %v (%v)", info, err)
+	}
+}
+
 func TestKubeconfigFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -244,6 +341,7 @@ func TestKubeconfigFlags(t *testing.T) {
 	}{
 		{[]string{"kubeconfig"}, "kubeconfig needs one argument: <namespace>/<cluster>"},
 		{[]string{"kubeconfig", "a/b", "--merge"}, "--merge needs --output"},
+		{[]string{"kubeconfig", "a/b", "--output", os.DevNull}, "it is not a regular file"},
 		{[]string{"kubeconfig", "a/b", "--ttl", "1h"}, "give that, too"},
 		{[]string{"kubeconfig", "a/b", "--static", "--ttl", "9999h"}, "--ttl 9999h0m0s is not between 1m and 2160h0m0s"},
 		{[]string{"token", "--server", "http://x"}, `--server: must be the https URL of a hub, got "http://x"`},

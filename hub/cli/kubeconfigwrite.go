@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -13,8 +14,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// write writes a kubeconfig to where the flags say, and tells which contexts a file has got.
+// write writes a kubeconfig to where the flags say, and tells which contexts a file has got. A token that is in no file must be revoked.
 func (o *kubeconfigOptions) write(config *clientcmdapi.Config, stdout, stderr io.Writer) error {
+	err := o.writeTo(config, stdout, stderr)
+	if err != nil && o.issued != "" {
+		err = fmt.Errorf("%w; token %[2]s was created and is in no kubeconfig: revoke it with \"hub tokens revoke %[2]s%[3]s\"",
+			err, o.issued, o.arguments())
+	}
+	return err
+}
+
+func (o *kubeconfigOptions) writeTo(config *clientcmdapi.Config, stdout, stderr io.Writer) error {
 	if o.output == "" {
 		raw, err := clientcmd.Write(*config)
 		if err != nil {
@@ -50,7 +60,7 @@ func writeConfig(path string, config *clientcmdapi.Config) error {
 }
 
 // mergeInto adds the entries of a kubeconfig to a file. Entries of the same names are replaced, all others and the current context stay.
-// The lock is kubectl's own.
+// Those of a cluster of another hub are not replaced: whoever uses the context would change the wrong cluster. The lock is kubectl's own.
 func mergeInto(path string, config *clientcmdapi.Config) (err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_EXCL, 0)
 	if errors.Is(err, fs.ErrExist) {
@@ -67,6 +77,11 @@ func mergeInto(path string, config *clientcmdapi.Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
+	name := config.CurrentContext
+	if old, added := into.Clusters[name], config.Clusters[name]; old != nil && added != nil && hostOf(old.Server) != hostOf(added.Server) {
+		return fmt.Errorf("%s has an entry %s for %s already, and the new one is for %s: write it to another file, or first run "+
+			"kubectl config delete-cluster %[2]s", path, name, hostOf(old.Server), hostOf(added.Server))
+	}
 	maps.Copy(into.Clusters, config.Clusters)
 	maps.Copy(into.AuthInfos, config.AuthInfos)
 	maps.Copy(into.Contexts, config.Contexts)
@@ -74,4 +89,12 @@ func mergeInto(path string, config *clientcmdapi.Config) (err error) {
 		into.CurrentContext = config.CurrentContext
 	}
 	return writeConfig(path, into)
+}
+
+// hostOf is the host of a server, or all of what is no URL.
+func hostOf(server string) string {
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return server
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -78,14 +79,21 @@ func (c tokenCache) write(token *issuedToken) error {
 	return nil
 }
 
-// writePrivate writes a file that nobody else can read, whole or not at all.
+// writePrivate writes a file that nobody but its owner can read, whole or not at all.
 func writePrivate(path string, content []byte) error {
+	if err := checkRegular(path); err != nil {
+		return err
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	defer func() { _ = os.Remove(file.Name()) }()
+	keepOwner(file, path)
 	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
 	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}
@@ -96,4 +104,31 @@ func writePrivate(path string, content []byte) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
+}
+
+// checkRegular returns an error if something else than a regular file has this name: to write it replaces what is there, and root could
+// replace /dev/null and /dev/stdout.
+func checkRegular(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("writing %s: it is not a regular file", path)
+	}
+	return nil
+}
+
+// keepOwner gives a file the owner of the one that it replaces, so that root does not take a user's kubeconfig away. In a directory of
+// somebody else, such as /tmp, anyone may have put that file there, so that the new one stays with who writes it.
+func keepOwner(file *os.File, path string) {
+	existing, directory := statOf(path), statOf(filepath.Dir(path))
+	if existing != nil && directory != nil && existing.Uid == directory.Uid {
+		_ = file.Chown(int(existing.Uid), int(existing.Gid)) // only root can, and only root has to
+	}
+}
+
+func statOf(path string) *syscall.Stat_t {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return stat
 }
