@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthentication "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+
+	"github.com/drover-dev/drover/hub/identity/usertokens"
 )
 
 // tokenOptions are the flags of "hub token".
@@ -73,10 +75,15 @@ func (o *tokenOptions) token(ctx context.Context, now time.Time) (*issuedToken, 
 	if token := cache.read(now); token != nil {
 		return token, nil
 	}
-	token, err := requestToken(ctx, config, o.server, authorities, tokenRequest{Cluster: o.cluster})
+	token, err := requestToken(ctx, config, o.server, authorities, tokenRequest{
+		Cluster: o.cluster, TTLSeconds: int64(usertokens.DefaultTTL / time.Second),
+	})
 	if err != nil {
 		return nil, err
 	}
+	// The end by the clock of this machine, which decides here and in kubectl when a new token is needed. That of the hub may differ by more
+	// than a token is valid for.
+	token.ExpiresAt = now.Add(usertokens.DefaultTTL).UTC()
 	// Without a place to keep it in, the next command asks again.
 	_ = cache.write(token)
 	return token, nil

@@ -109,21 +109,26 @@ func newTokensRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, name := range args {
-				err := c.Delete(cmd.Context(), &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
-				if apierrors.IsNotFound(err) {
-					return fmt.Errorf("token %s not found: see \"hub tokens list\"", name)
-				}
-				if err != nil {
-					return explain(fmt.Errorf("revoking token %s: %w", name, err))
-				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "token %s revoked\n", name); err != nil {
-					return err
-				}
-			}
-			return nil
+			return revokeTokens(cmd.Context(), c, args, cmd.OutOrStdout())
 		},
 	}
 	where.addFlags(cmd.Flags())
 	return cmd
+}
+
+// revokeTokens revokes all of the tokens, whatever becomes of one of them, and returns what was not revoked.
+func revokeTokens(ctx context.Context, c client.Writer, names []string, out io.Writer) error {
+	var errs []error
+	for _, name := range names {
+		err := c.Delete(ctx, &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		switch {
+		case apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("token %s not found: see \"hub tokens list\"", name))
+		case err != nil:
+			errs = append(errs, explain(fmt.Errorf("revoking token %s: %w", name, err)))
+		default:
+			fmt.Fprintf(out, "token %s revoked\n", name)
+		}
+	}
+	return errors.Join(errs...)
 }
