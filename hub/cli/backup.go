@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,9 +35,10 @@ func newBackupSave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save",
 		Short: "Save a snapshot and the keys",
-		Long: `Save a snapshot of the hub's etcd to --snapshot, and its keys to --keys. The hub may be running.
+		Long: `Save a snapshot of the hub's etcd to --snapshot, and its keys to --keys. The hub may be running. Files that exist are not replaced.
 
-The keys change only when an encryption key is added, so that a regular backup needs --snapshot alone.`,
+The keys change only when an encryption key is added: a regular backup needs --snapshot alone, and --keys may name a file that has the same
+keys already.`,
 		Example: `  hub backup save --snapshot /backup/hub-$(date +%F).db --keys /vault/hub-keys.tar`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,26 +49,28 @@ The keys change only when an encryption key is added, so that a regular backup n
 				return fmt.Errorf("--keys %s is in the directory of --snapshot: choose another directory, "+
 					"because both files together reveal every Secret", o.keys)
 			}
-			if o.keys != "" {
-				if err := embedded.SaveKeys(o.server(), o.keys); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "Saved the keys to %s\n", o.keys)
-			}
-			if o.snapshot == "" {
-				return nil
-			}
-			saved, err := embedded.SaveSnapshot(cmd.Context(), o.server(), o.snapshot)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n",
-				o.snapshot, saved.Keys, saved.Bytes, saved.Revision)
-			return nil
+			return o.save(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
+}
+
+// save writes both files, also if one of them cannot be written.
+func (o *backupOptions) save(ctx context.Context, out io.Writer) error {
+	var failed, failedKeys error
+	if o.snapshot != "" {
+		var saved embedded.Snapshot
+		if saved, failed = embedded.SaveSnapshot(ctx, o.server(), o.snapshot); failed == nil {
+			fmt.Fprintf(out, "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n", o.snapshot, saved.Keys, saved.Bytes, saved.Revision)
+		}
+	}
+	if o.keys != "" {
+		if failedKeys = embedded.SaveKeys(o.server(), o.keys); failedKeys == nil {
+			fmt.Fprintf(out, "Saved the keys to %s\n", o.keys)
+		}
+	}
+	return errors.Join(failed, failedKeys)
 }
 
 func newBackupRestore() *cobra.Command {

@@ -1,9 +1,23 @@
 package cli
 
 import (
+	"bytes"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestSaveBoth: where the one file cannot be written, the other one is all the same.
+func TestSaveBoth(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := Main([]string{
+		"backup", "save", "--data-dir", t.TempDir(),
+		"--snapshot", filepath.Join(t.TempDir(), "hub.db"), "--keys", filepath.Join(t.TempDir(), "keys.tar"),
+	}, &stdout, &stderr)
+	if code != 1 || strings.Count(stderr.String(), "is not the data directory of a hub") != 2 || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("got %d, %s%s", code, &stdout, &stderr)
+	}
+}
 
 // TestRestored: what root has restored belongs to root, and the hub of the package could not read it.
 func TestRestored(t *testing.T) {

@@ -142,3 +142,19 @@ ns/gone   demo     node n1            5.0Mi  58s  missing for 60s, successful
 		t.Errorf("%d of all clusters (%v)", len(lines), err)
 	}
 }
+
+// TestConfirmRestore: who restores a snapshot at a terminal sees what is lost. A script is not asked.
+func TestConfirmRestore(t *testing.T) {
+	line := snapshotLine{Name: "snap", Cluster: "demo", File: "nightly-m1", Created: metav1.Time{Time: noon}}
+	for answer, confirmed := range map[string]bool{"yes\n": true, "yes": true, "y\n": false, "": false} {
+		var out strings.Builder
+		got, err := confirmRestore(strings.NewReader(answer), &out, "ns", line, noon.Add(26*time.Hour))
+		if err != nil || got != confirmed || !strings.Contains(out.String(), "This stops Cluster ns/demo, and what was written since "+
+			noon.UTC().Format(time.RFC3339)+" (26h ago) is lost:") {
+			t.Errorf("%q: got %t, %v, %q", answer, got, err, out.String())
+		}
+	}
+	if onTerminal(strings.NewReader("yes")) {
+		t.Error("a pipe is taken for a terminal")
+	}
+}

@@ -131,6 +131,10 @@ func confirmDeletion(in io.Reader, out io.Writer, cluster client.ObjectKey, line
 		fmt.Fprintf(out, "  %s (%s, %s, %s old%s)\n", l.Name, printable(l.location()), bytesText(l.Size),
 			duration.HumanDuration(now.Sub(l.Created.Time)), missing)
 	}
+	return askForYes(in, out)
+}
+
+func askForYes(in io.Reader, out io.Writer) (bool, error) {
 	fmt.Fprint(out, "Type yes to continue: ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

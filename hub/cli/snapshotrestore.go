@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,11 +21,12 @@ import (
 
 func newSnapshotRestore() *cobra.Command {
 	var o operationOptions
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "restore <namespace>/<snapshot>",
 		Short: "Restore a cluster from a snapshot",
 		Long: `Restore a cluster from a snapshot of its etcd, as "hub snapshot list" names it. What was written since the snapshot is lost, and
-the cluster stops meanwhile. It creates an ETCDSnapshotRestore, which is kept for --ttl after its end.
+the cluster stops meanwhile. On a terminal it asks before. It creates an ETCDSnapshotRestore, which is kept for --ttl after its end.
 
 The version and configuration of the Cluster stay as they are. spec.rkeConfig.etcdSnapshotRestore of the Cluster restores them too.`,
 		Example: "  hub snapshot restore fleet-default/demo-on-demand-demo-m1-1793541600 --wait",
@@ -48,6 +52,15 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 			if err != nil {
 				return explain(err)
 			}
+			if !yes && onTerminal(cmd.InOrStdin()) {
+				confirmed, err := confirmRestore(cmd.InOrStdin(), cmd.ErrOrStderr(), key.Namespace, line, time.Now())
+				if err != nil {
+					return err
+				}
+				if !confirmed {
+					return errors.New("nothing was restored: the answer was not \"yes\"")
+				}
+			}
 			if o.output.form == "table" {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Restoring Cluster %s/%s from %s (%s, %s old)\n", key.Namespace, printable(line.Cluster),
 					printable(line.File), printable(line.location()), duration.HumanDuration(time.Since(line.Created.Time)))
@@ -61,7 +74,22 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 		},
 	}
 	o.addFlags(cmd.Flags())
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
+}
+
+// confirmRestore asks on out whether to go on; true only for the answer "yes".
+func confirmRestore(in io.Reader, out io.Writer, namespace string, line snapshotLine, now time.Time) (bool, error) {
+	fmt.Fprintf(out, "This stops Cluster %s/%s, and what was written since %s (%s ago) is lost:\n  %s (%s, %s)\n", namespace,
+		printable(line.Cluster), line.Created.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(line.Created.Time)),
+		printable(line.File), printable(line.location()), bytesText(line.Size))
+	return askForYes(in, out)
+}
+
+// onTerminal reports whether there is somebody to ask.
+func onTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // restorable reads a snapshot and returns why it cannot be restored. One that is missing may be there again; the hub looks before it stops

@@ -96,11 +96,8 @@ func (o Options) keyPath(name string) string {
 
 // SaveKeys writes a tar archive, a new file of mode 0600, with what a restored hub needs beside a snapshot: the encryption key, the
 // certificate authorities and the key of ServiceAccount tokens. Whoever has it and a snapshot can read every Secret. It writes nothing if
-// Secrets are encrypted with a key that is not among those in the directory of the keys.
+// Secrets are encrypted with a key that is not among those in the directory of the keys, or if the file exists and has the same content.
 func SaveKeys(opts Options, path string) error {
-	if err := checkNew(path); err != nil {
-		return err
-	}
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
 	for _, name := range keyFiles {
@@ -124,6 +121,12 @@ func SaveKeys(opts Options, path string) error {
 	}
 	if err := archive.Close(); err != nil {
 		return fmt.Errorf("packing the keys: %w", err)
+	}
+	if saved, err := os.ReadFile(path); err == nil && bytes.Equal(saved, buffer.Bytes()) {
+		return nil
+	}
+	if err := checkNew(path); err != nil {
+		return err
 	}
 	return writeFile(path, buffer.Bytes(), 0o600)
 }

@@ -34,6 +34,16 @@ func TestBackup(t *testing.T) {
 	if err := SaveKeys(opts, keys); err != nil {
 		t.Fatal(err)
 	}
+	if err := SaveKeys(opts, keys); err != nil {
+		t.Errorf("saving the same keys to the same file: %v", err)
+	}
+	other := filepath.Join(t.TempDir(), "other.tar")
+	if err := os.WriteFile(other, []byte("other keys"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveKeys(opts, other); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("a file with other content: %v", err)
+	}
 	if at := server.Restored(); !at.IsZero() {
 		t.Errorf("a hub that was not restored was at %s", at)
 	}
