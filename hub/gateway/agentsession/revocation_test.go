@@ -62,6 +62,9 @@ func TestRevocation(t *testing.T) {
 		{"an agent", &managementv3.TunnelAgent{ObjectMeta: meta("c-m-1", "agent-1")}, endAgent, []string{"agent"}},
 		{"a token", &managementv3.ClusterRegistrationToken{ObjectMeta: meta("c-m-1", "default-token")}, endLegacy, []string{"aggregation",
 			"legacy"}},
+		{"a token of machines", &managementv3.ClusterRegistrationToken{
+			ObjectMeta: meta("c-m-1", "node-command-abcde"), Spec: managementv3.ClusterRegistrationTokenSpec{Purpose: managementv3.MachinesPurpose},
+		}, endLegacy, nil},
 		{"a cluster", &managementv3.Cluster{ObjectMeta: meta("", "c-m-1")}, endCluster,
 			[]string{"agent", "aggregation", "legacy", "machine", "second agent", "second machine"}},
 		{"a machine's account", &corev1.ServiceAccount{ObjectMeta: meta("fleet", "m1-machine-plan")}, a.endMachine, []string{"machine"}},
