@@ -214,7 +214,7 @@ func (r *Reconciler) protectMachines(ctx context.Context, s *scope) error {
 	for _, m := range s.machines {
 		errs = append(errs, r.protect(ctx, m.machine, mark))
 	}
-	return kerrors.NewAggregate(append(errs, r.protectKeyHolder(ctx, s)))
+	return kerrors.NewAggregate(append(errs, r.protectKeyHolder(ctx, s), r.protectWaiting(ctx, s)))
 }
 
 func (r *Reconciler) protect(ctx context.Context, machine *clusterv1.Machine, mark string) error {

@@ -1,0 +1,79 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+)
+
+// waitingMark is the value of cluster.x-k8s.io/skip-remediation on a machine that waits for its first plan, and for a while after that.
+const waitingMark = "rke.cattle.io/waiting-for-plan"
+
+const (
+	// waitMarkedAfter is how long a machine waits before it is marked. Most get their plan before, and cause no write.
+	waitMarkedAfter = 3 * time.Minute
+	// startupTime is how long a marked machine has from its first plan to its Node.
+	startupTime = 20 * time.Minute
+)
+
+// protectWaiting keeps health checks from replacing machines that have no Node because the hub has not let them join yet: servers join
+// one after the other, workers after all servers, and no machine joins while servers change their version or a role is missing. The clock
+// of a health check runs meanwhile, and a new machine would wait for the same.
+func (r *Reconciler) protectWaiting(ctx context.Context, s *scope) error {
+	var errs []error
+	for _, m := range s.machines {
+		value, set := m.machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+		protected, after := m.waitsForPlan(value == waitingMark, s.now)
+		s.requeue(after)
+		// Somebody else's annotation stays, and that of a restore.
+		restoring := m.machine.Annotations[rkev1.RestoringAnnotation] != ""
+		if restoring || protected && set || !protected && value != waitingMark {
+			continue
+		}
+		mark := ""
+		if protected {
+			mark = waitingMark
+		}
+		changed := m.machine.DeepCopy()
+		setOrDelete(&changed.Annotations, clusterv1.MachineSkipRemediationAnnotation, mark)
+		if err := r.Client.Patch(ctx, changed, client.MergeFrom(m.machine), fieldOwner); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("annotating Machine %s: %w", m.machine.Name, err))
+		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// waitsForPlan reports whether no health check may replace the machine yet, and when to look again; zero for after any change. Machines
+// outside of MachineSets are not replaced. The clock of a health check begins when the infrastructure is ready, or with the Machine.
+func (m *machine) waitsForPlan(marked bool, now time.Time) (protected bool, after time.Duration) {
+	if m.state.Deleting || m.secret == nil || m.machine.Status.NodeRef.IsDefined() || !inMachineSet(m.machine) {
+		return false, 0
+	}
+	if m.state.Progress != rollout.ProgressNone {
+		if !marked {
+			return false, 0
+		}
+		left := plansecrets.UntilProgressShown(m.secret, startupTime, now)
+		return left > 0, left
+	}
+	if marked || m.decision.Deliver || m.state.Unusable != "" {
+		return marked, 0
+	}
+	since := m.machine.CreationTimestamp.Time
+	if c := conditions.Get(m.machine, clusterv1.MachineInfrastructureReadyCondition); c != nil && c.Status == metav1.ConditionTrue {
+		since = c.LastTransitionTime.Time
+	}
+	left := max(0, since.Add(waitMarkedAfter).Sub(now))
+	return left == 0, left
+}

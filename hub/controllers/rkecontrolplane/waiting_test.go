@@ -1,0 +1,91 @@
+package rkecontrolplane
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+)
+
+// TestWaitingMachines: no health check replaces a machine for having no Node while the hub has not let it join, nor soon after that.
+func TestWaitingMachines(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	marked := func(m *machine) {
+		m.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: waitingMark}
+	}
+	applying := func(m *machine, delivered time.Duration) {
+		m.state.Progress = rollout.ProgressApplying
+		m.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: now.Add(-delivered).Format(time.RFC3339)}
+	}
+	waited := func(m *machine) {
+		marked(m)
+		m.decision.Deliver = true
+	}
+	starts := func(delivered time.Duration) func(*machine) {
+		return func(m *machine) {
+			marked(m)
+			applying(m, delivered)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*machine)
+		want   string // the annotation
+		after  time.Duration
+	}{
+		"waits for its turn": {want: waitingMark},
+		"waits for a moment": {change: func(m *machine) {
+			m.machine.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Minute))
+		}, after: 2 * time.Minute},
+		"gets its plan":            {change: func(m *machine) { m.decision.Deliver = true }},
+		"has no infrastructure":    {change: func(m *machine) { m.state.Unusable = "has no infrastructure yet" }},
+		"has no plan Secret":       {change: func(m *machine) { m.secret = nil }},
+		"is being deleted":         {change: func(m *machine) { m.state.Deleting = true }},
+		"is in no MachineSet":      {change: func(m *machine) { m.machine.OwnerReferences = nil }},
+		"starts without a mark":    {change: func(m *machine) { applying(m, time.Minute) }},
+		"starts":                   {change: starts(5 * time.Minute), want: waitingMark, after: 15 * time.Minute},
+		"does not start":           {change: starts(30 * time.Minute)},
+		"gets its plan after long": {change: waited, want: waitingMark},
+		"has its Node": {change: func(m *machine) {
+			marked(m)
+			m.machine.Status.NodeRef.Name = "n"
+		}},
+		"a user has set the annotation": {change: func(m *machine) {
+			m.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: "mine"}
+		}, want: "mine"},
+		"the cluster is being restored": {change: func(m *machine) {
+			marked(m)
+			m.machine.Annotations[rkev1.RestoringAnnotation] = "a restore"
+			m.machine.Status.NodeRef.Name = "n"
+		}, want: waitingMark},
+	} {
+		m := server("w", rollout.ProgressNone, rollout.ChangeFirst, "")
+		m.machine.Namespace = "fleet"
+		m.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "pool",
+			UID: "pool", Controller: new(true)}}
+		m.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue,
+			Reason: "Ready", LastTransitionTime: metav1.NewTime(now.Add(-5 * time.Minute))}}
+		if tc.change != nil {
+			tc.change(m)
+		}
+		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(m.machine).Build()
+		s := &scope{machines: []*machine{m}, now: now}
+		if err := (&Reconciler{Client: c}).protectWaiting(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		after := &clusterv1.Machine{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(m.machine), after); err != nil {
+			t.Fatal(err)
+		}
+		if got := after.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != tc.want || s.requeueAfter != tc.after {
+			t.Errorf("%s: the annotation is %q, again after %s", name, got, s.requeueAfter)
+		}
+	}
+}
