@@ -27,6 +27,8 @@ const (
 	reasonSettling          = "Settling"
 	// reasonWaitingForNode is that of a machine that was deleted while it started.
 	reasonWaitingForNode = "WaitingForNode"
+	// reasonNodeTaken is that of a machine whose Node is that of another one by now.
+	reasonNodeTaken = "NodeTaken"
 	// reasonControlPlaneDeleted is that of members whose cluster has lost all machines that could take over its data, by their deletion.
 	reasonControlPlaneDeleted = "ControlPlaneDeleted"
 )
@@ -70,6 +72,8 @@ type clusterState struct {
 type candidate struct {
 	machine *clusterv1.Machine
 	state   rollout.Machine
+	// taken is the name of its Node, where that is another Machine's by now; empty where it is not.
+	taken string
 	// forced is set where the user skips the removal, by rkev1.EtcdForceRemoveAnnotation.
 	forced bool
 }
@@ -101,6 +105,7 @@ type decision struct {
 //	neverStarted              a cluster whose API was never reached                   remove the hook
 //	isRestored                a cluster that is being restored from a snapshot        keep
 //	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
+//	isTaken                   a Machine whose Node is another Machine's by now        keep
 //	isDraining                a Machine that Cluster API has not drained yet          keep
 //	notConnected              a cluster without a connection                          keep
 //	isJoining                 a machine that was starting, for a while                keep
@@ -113,8 +118,8 @@ type decision struct {
 //
 // The removal of any other is requested.
 var rules = []func(clusterState, candidate) *decision{
-	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isJoining, isRemoved,
-	isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
+	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isTaken, isDraining, notConnected, isJoining,
+	isRemoved, isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
 }
 
 // evaluate decides about one candidate.
@@ -201,6 +206,14 @@ func (s clusterState) untilAbandoned() time.Duration {
 func isAbandoned(s clusterState, _ candidate) *decision {
 	return decideIf(!s.abandonedAt.IsZero() && s.untilAbandoned() <= 0, removeHook, reasonControlPlaneDeleted,
 		"All etcd and control plane machines of the cluster are being deleted")
+}
+
+// isTaken keeps the Node of a machine that was installed again, and has registered as another one with the same name: Cluster API deletes
+// the Node that a Machine names with the Machine, and k3s and RKE2 then remove the other one from etcd.
+func isTaken(_ clusterState, c candidate) *decision {
+	return decideIf(c.taken != "", keepHook, reasonNodeTaken,
+		"Node %s is that of another Machine by now, and it and its etcd member would be deleted with this one. "+
+			"To delete this Machine alone, remove its finalizers", c.taken)
 }
 
 // isDraining keeps the machine in etcd until its Pods are evicted: it may serve the API that they are evicted by.

@@ -56,14 +56,16 @@ type member struct {
 	// bootstrap is never nil, and empty if it is gone.
 	bootstrap *rkev1.RKEBootstrap
 	etcd      bool
-	// state and node are set by readState; node is nil where there is none.
+	// state and node are set by readState; node is nil where there is none. taken is the name of the Node that the Machine names, and that
+	// is another Machine's by now.
 	state rollout.Machine
 	node  *corev1.Node
+	taken string
 }
 
 func (m *member) candidate() candidate {
 	forced := func(o client.Object) bool { return o.GetAnnotations()[rkev1.EtcdForceRemoveAnnotation] == "true" }
-	return candidate{machine: m.machine, state: m.state, forced: forced(m.machine) || forced(m.bootstrap)}
+	return candidate{machine: m.machine, state: m.state, taken: m.taken, forced: forced(m.machine) || forced(m.bootstrap)}
 }
 
 func (s *scope) paused() bool {
@@ -146,9 +148,12 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	state.connected = err == nil
 	matched := machinestate.NewNodes(nodes)
 	for _, m := range s.machines {
+		matched.Know(m.machine)
+	}
+	for _, m := range s.machines {
 		// A report that cannot be decoded leaves the state of the plan unknown, as if there were none.
 		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, plansecrets.Of(m.bootstrap, secrets))
-		m.node = matched.Of(m.machine)
+		m.node, m.taken = matched.Of(m.machine), matched.Taken(m.machine)
 		if state.connected {
 			m.state.ReadNode(m.node)
 		}

@@ -202,6 +202,9 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 			return
 		}
 		s.nodes = machinestate.NewNodes(nodes)
+		for _, m := range s.machines {
+			s.nodes.Know(m.machine)
+		}
 	}
 	for _, m := range s.machines {
 		node := s.nodes.Of(m.machine)

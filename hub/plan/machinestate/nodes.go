@@ -18,12 +18,14 @@ type Nodes struct {
 	byName, byUID, byProvider, byMachine map[string]*corev1.Node
 	// matched are the names of those that Of has returned.
 	matched map[string]bool
+	// machines are the UIDs of the cluster's Machines that are known.
+	machines map[string]bool
 }
 
 // NewNodes indexes the Nodes of a cluster. They are not changed.
 func NewNodes(nodes []corev1.Node) *Nodes {
 	n := &Nodes{nodes: nodes, byName: map[string]*corev1.Node{}, byUID: map[string]*corev1.Node{}, byProvider: map[string]*corev1.Node{},
-		byMachine: map[string]*corev1.Node{}, matched: map[string]bool{}}
+		byMachine: map[string]*corev1.Node{}, matched: map[string]bool{}, machines: map[string]bool{}}
 	for i := range nodes {
 		node := &nodes[i]
 		n.byName[node.Name] = node
@@ -36,6 +38,28 @@ func NewNodes(nodes []corev1.Node) *Nodes {
 	return n
 }
 
+// Know makes a Machine of the cluster known: a Node with its label is no other Machine's. A machine that was installed again, and has
+// registered as another one, may have the name of its earlier Node, and so the same provider ID, which the earlier Machine names still.
+func (n *Nodes) Know(machine *clusterv1.Machine) {
+	if machine.UID != "" {
+		n.machines[string(machine.UID)] = true
+	}
+}
+
+// Taken is the name of the Node that a Machine names in its status, if it has the label of another known Machine; empty if not.
+func (n *Nodes) Taken(machine *clusterv1.Machine) string {
+	node := n.byName[machine.Status.NodeRef.Name]
+	if node == nil || !n.isOfAnother(node, machine) {
+		return ""
+	}
+	return node.Name
+}
+
+func (n *Nodes) isOfAnother(node *corev1.Node, machine *clusterv1.Machine) bool {
+	uid := node.Labels[rkev1.MachineUIDLabel]
+	return uid != string(machine.UID) && n.machines[uid]
+}
+
 // Of returns the Node of a Machine, or nil. The label that the machine's plan sets comes first; then what Cluster API has found; then
 // Cluster API's annotations on the Node, which still hold after a Machine was moved to another hub and has another UID and no status yet.
 func (n *Nodes) Of(machine *clusterv1.Machine) *corev1.Node {
@@ -43,7 +67,7 @@ func (n *Nodes) Of(machine *clusterv1.Machine) *corev1.Node {
 		n.byUID[string(machine.UID)], n.byName[machine.Status.NodeRef.Name], n.byProvider[machine.Spec.ProviderID],
 		n.byMachine[machine.Namespace+"/"+machine.Name],
 	} {
-		if node != nil {
+		if node != nil && !n.isOfAnother(node, machine) {
 			n.matched[node.Name] = true
 			return node
 		}

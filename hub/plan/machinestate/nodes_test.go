@@ -67,3 +67,28 @@ func TestNodes(t *testing.T) {
 		t.Errorf("foreign Nodes (-want +got):\n%s", diff)
 	}
 }
+
+// TestTakenNode: the Node of a machine that was installed again is that of its new Machine only.
+func TestTakenNode(t *testing.T) {
+	nodes := NewNodes([]corev1.Node{testNode("n", func(n *corev1.Node) {
+		n.Labels[rkev1.MachineUIDLabel], n.Spec.ProviderID = "uid-new", "k3s://n"
+		voter(n)
+	})})
+	machine := func(uid string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: uid, UID: types.UID(uid)}}
+		m.Status.NodeRef.Name, m.Spec.ProviderID = "n", "k3s://n"
+		return m
+	}
+	earlier, present := machine("uid-earlier"), machine("uid-new")
+	if nodes.Of(earlier) == nil || nodes.Taken(earlier) != "" {
+		t.Error("a label of a Machine that is not known, as after a move to another hub, counts")
+	}
+	nodes.Know(earlier)
+	nodes.Know(present)
+	if nodes.Of(earlier) != nil || nodes.Taken(earlier) != "n" {
+		t.Error("the Node counts as that of the earlier Machine")
+	}
+	if nodes.Of(present) == nil || nodes.Taken(present) != "" {
+		t.Error("the Node does not count as that of the present Machine")
+	}
+}
