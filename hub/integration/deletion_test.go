@@ -128,15 +128,33 @@ func TestDeletionIncomplete(t *testing.T) {
 func TestDeletionPaused(t *testing.T) {
 	t.Parallel()
 	env, namespace := newHubEnv(t)
-	cluster := env.newReadyCluster(t, namespace, "held")
-	capi := &clusterv1.Cluster{}
-	env.get(t, namespace, "held", capi)
-	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
-	env.Delete(t, cluster)
-	if message := condition(t, env, cluster, "Removed", metav1.ConditionFalse, "ClusterPaused"); !strings.Contains(message, "spec.paused") {
-		t.Errorf("Removed says %q", message)
+	for name, tt := range map[string]struct {
+		pause, unpause func(*clusterv1.Cluster)
+		says           string
+	}{
+		"held": {
+			pause:   func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) },
+			unpause: func(c *clusterv1.Cluster) { c.Spec.Paused = nil },
+			says:    "spec.paused",
+		},
+		"annotated": {
+			pause: func(c *clusterv1.Cluster) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
+			},
+			unpause: func(c *clusterv1.Cluster) { delete(c.Annotations, clusterv1.PausedAnnotation) },
+			says:    clusterv1.PausedAnnotation,
+		},
+	} {
+		cluster := env.newReadyCluster(t, namespace, name)
+		capi := &clusterv1.Cluster{}
+		env.get(t, namespace, name, capi)
+		change(t, env, capi, tt.pause)
+		env.Delete(t, cluster)
+		if message := condition(t, env, cluster, "Removed", metav1.ConditionFalse, "ClusterPaused"); !strings.Contains(message, tt.says) {
+			t.Errorf("Removed says %q", message)
+		}
+		env.get(t, namespace, name, capi)
+		change(t, env, capi, tt.unpause)
+		env.checkDeleted(t, cluster)
 	}
-	env.get(t, namespace, "held", capi)
-	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-	env.checkDeleted(t, cluster)
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -89,6 +90,10 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*cause.Cau
 	}
 	if ptr.Deref(capi.Spec.Paused, false) {
 		return cause.New("ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: its spec.paused is true"), nil
+	}
+	if annotations.HasPaused(capi) {
+		return cause.New("ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: it has the annotation %s",
+			clusterv1.PausedAnnotation), nil
 	}
 	machines, err := r.machineNames(ctx, s)
 	if err != nil {

@@ -60,7 +60,8 @@ func progress(p *poolScope) string {
 		return fmt.Sprintf("Pool %s: waiting for the MachineDeployment to be created", p.spec.Name)
 	}
 	want, status := pool.Quantity(p.spec), p.deployment.Status
-	there, available, current := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0), ptr.Deref(status.UpToDateReplicas, 0)
+	there, available := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0)
+	current := min(ptr.Deref(status.UpToDateReplicas, 0), there-outdated(p))
 	var parts []string
 	if available < want {
 		parts = append(parts, fmt.Sprintf("%d of %d machines are available", available, want))
@@ -77,6 +78,19 @@ func progress(p *poolScope) string {
 		parts = append(parts, "the pool is paused")
 	}
 	return fmt.Sprintf("Pool %s: %s", p.spec.Name, strings.Join(parts, ", "))
+}
+
+// outdated is how many machines of a pool are of earlier templates. Cluster API does not count them as such until some of its controllers
+// have seen the present ones.
+func outdated(p *poolScope) (machines int32) {
+	current := p.deployment.Spec.Template.Spec
+	for _, set := range p.sets {
+		spec := set.Spec.Template.Spec
+		if spec.InfrastructureRef != current.InfrastructureRef || spec.Bootstrap.ConfigRef != current.Bootstrap.ConfigRef {
+			machines += ptr.Deref(set.Status.Replicas, 0)
+		}
+	}
+	return machines
 }
 
 // withPools makes a Cluster whose control plane is ready wait for machines that do not exist yet.

@@ -26,6 +26,13 @@ func deployment(machines, upToDate int32) *clusterv1.MachineDeployment {
 		Replicas: ptr.To(machines), AvailableReplicas: ptr.To(machines), UpToDateReplicas: ptr.To(upToDate)}}
 }
 
+// ofEarlierTemplate is a MachineSet of an earlier machine template that has machines.
+func ofEarlierTemplate(machines int32) *clusterv1.MachineSet {
+	set := &clusterv1.MachineSet{Status: clusterv1.MachineSetStatus{Replicas: ptr.To(machines)}}
+	set.Spec.Template.Spec.InfrastructureRef.Name = "earlier"
+	return set
+}
+
 // TestStatus compares what a user sees: type=status/reason of every condition, and the message of Ready.
 func TestStatus(t *testing.T) {
 	cp := func(ready metav1.ConditionStatus, reason, message string, initialized bool) *rkev1.RKEControlPlane {
@@ -134,6 +141,15 @@ func TestStatus(t *testing.T) {
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/WaitingForMachines",
 				"MachinePoolsReady": "Unknown/WaitingForMachines", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
 			message: "Pool a: 1 still to be replaced",
+		},
+		{
+			name: "a pool whose template has changed a moment ago",
+			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
+				{spec: poolSpec("a"), deployment: deployment(2, 2), sets: []*clusterv1.MachineSet{ofEarlierTemplate(2)}},
+			}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/WaitingForMachines",
+				"MachinePoolsReady": "Unknown/WaitingForMachines", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			message: "Pool a: 2 still to be replaced",
 		},
 		{
 			name: "pools are there",

@@ -54,6 +54,33 @@ func TestGroupLimitMessage(t *testing.T) {
 	}
 }
 
+// TestConcurrencyOfJoinedMachines: a percentage is one of the machines that serve. A pool that is scaled up during an upgrade does not take
+// all of them down.
+func TestConcurrencyOfJoinedMachines(t *testing.T) {
+	server := member("s", "ecw")
+	server.Init = true
+	in := Inputs{Bootstrapped: true, WorkerConcurrency: "25%", Machines: []Machine{server}}
+	for i := range 4 {
+		serving := member(fmt.Sprintf("old%d", i), "w")
+		serving.Change = ChangeRestart
+		in.Machines = append(in.Machines, serving)
+	}
+	for i := range 12 {
+		created := fresh(fmt.Sprintf("new%d", i), "w")
+		created.Unusable = "has no infrastructure yet"
+		in.Machines = append(in.Machines, created)
+	}
+	delivered := 0
+	for _, d := range Decide(in).Decisions {
+		if d.Deliver {
+			delivered++
+		}
+	}
+	if delivered != 1 {
+		t.Errorf("%d of 4 serving machines get their change at once, want 1", delivered)
+	}
+}
+
 func TestElectDesignated(t *testing.T) {
 	const id = "id-a"
 	with := func(m Machine, change func(*Machine)) Machine {

@@ -21,7 +21,7 @@ type view struct {
 
 // groupState is the availability of a group.
 type groupState struct {
-	// size is the number of its machines, without those that are being deleted.
+	// size is the number of its machines that have joined, without those that are being deleted: only they serve anything.
 	size int
 	// unavailable are those that may not be serving, takenDown those of them that are so for a change: changing, or drained for a change.
 	unavailable, takenDown names
@@ -96,7 +96,9 @@ func newView(in Inputs) *view {
 			continue
 		}
 		remaining++
-		g.size++
+		if m.joined() {
+			g.size++
+		}
 		if m.unavailable() {
 			g.unavailable.add(m.Name)
 		}
