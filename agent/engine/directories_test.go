@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestPeriodicWorkOfAKilledAgent has an agent that was killed while a periodic instruction of an earlier plan ran: what that has left in its
-// folder is removed by the next agent, unless it shall be kept.
+// TestPeriodicWorkOfAKilledAgent has an agent that was killed while a periodic instruction of an earlier plan ran: what that has left in
+// its folder is removed by the next agent, unless it shall be kept.
 func TestPeriodicWorkOfAKilledAgent(t *testing.T) {
 	for name, preserve := range map[string]bool{"removed": false, "preserved": true} {
 		t.Run(name, func(t *testing.T) {

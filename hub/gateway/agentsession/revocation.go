@@ -88,8 +88,8 @@ func endAgent(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool
 	return func(a tunnel.Agent) bool { return a.Identity == identity }, "TunnelAgent " + identity + " was deleted"
 }
 
-// endLegacy ends the sessions of all legacy agents of a cluster, if a token is deleted that agents could show. Which token each has shown is
-// not kept; those with another one reconnect.
+// endLegacy ends the sessions of all legacy agents of a cluster, if a token is deleted that agents could show. Which token each has shown
+// is not kept; those with another one reconnect.
 func endLegacy(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
 	if token, ok := deleted.(*managementv3.ClusterRegistrationToken); ok && !token.Spec.Serves(managementv3.AgentsPurpose) {
 		return nil, ""
