@@ -127,7 +127,8 @@ func (m *machine) readInputs(s *scope) {
 		if m.secret == nil || decodeAnnotation(m.secret.Annotations, rkev1.InfrastructureAddressesAnnotation, &stored) != nil {
 			stored = machinestate.Addresses{}
 		}
-		m.selected = machinestate.SelectAddresses(stored, m.reported, usesIPv6(s.controlPlane.Spec))
+		given := m.secret != nil && len(m.secret.Data[plans.KeyPlan]) > 0
+		m.selected = machinestate.SelectAddresses(stored, m.reported, usesIPv6(s.controlPlane.Spec), given)
 	}
 	// The addresses of the registration command take precedence over those of the infrastructure.
 	if len(m.inputs.Addresses) == 0 {

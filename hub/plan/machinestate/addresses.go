@@ -77,10 +77,15 @@ func NodeAddresses(node *corev1.Node) (a Addresses) {
 	return a
 }
 
-// SelectAddresses selects what a plan contains of the reported addresses; stored is the last selection. Some providers report every address
-// that a machine ever shows, those of Pods and virtual ones among them, in changing order. So one of each kind and family is selected, and
-// kept while it is reported: a new address restarts no machine.
-func SelectAddresses(stored, reported Addresses, ipv6 bool) Addresses {
+// SelectAddresses selects what a plan contains of the reported addresses; stored is the last selection, and given is whether the machine
+// was given a plan already. Some providers report every address that a machine ever shows, those of Pods and virtual ones among them, in
+// changing order. So one of each kind and family is selected, and kept while it is reported: a new address restarts no machine. A machine
+// that was given a plan without an internal address, as of a provider that reports none before the machine runs, has chosen its own: a
+// member of etcd that gets another one does not start.
+func SelectAddresses(stored, reported Addresses, ipv6, given bool) Addresses {
+	if given && len(stored.Internal) == 0 {
+		reported.Internal = nil
+	}
 	choose := func(stored, reported []string) []string {
 		gone := func(address string) bool { return !slices.Contains(reported, address) }
 		if len(reported) == 0 || len(stored) > 0 && !slices.ContainsFunc(stored, gone) {

@@ -40,7 +40,7 @@ func TestSelectAddresses(t *testing.T) {
 	for _, tc := range []struct {
 		name                   string
 		stored, reported, want Addresses
-		ipv6                   bool
+		ipv6, given            bool
 	}{
 		{name: "nothing is known"},
 		{
@@ -70,6 +70,16 @@ func TestSelectAddresses(t *testing.T) {
 			want: Addresses{Internal: []string{"10.0.0.1"}, External: []string{"203.0.113.1"}},
 		},
 		{
+			name: "a machine that was given a plan without an internal address", given: true,
+			reported: Addresses{Internal: []string{"10.0.0.1"}, External: []string{"203.0.113.1"}},
+			want:     Addresses{External: []string{"203.0.113.1"}},
+		},
+		{
+			name: "a machine whose address has changed", given: true,
+			stored: Addresses{Internal: []string{"10.0.0.1"}}, reported: Addresses{Internal: []string{"10.0.0.2"}},
+			want: Addresses{Internal: []string{"10.0.0.2"}},
+		},
+		{
 			name:     "IPv6 where the cluster has no use for it",
 			reported: Addresses{Internal: []string{"fd00::1", "10.0.0.1"}}, want: Addresses{Internal: []string{"10.0.0.1"}},
 		},
@@ -79,7 +89,7 @@ func TestSelectAddresses(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, SelectAddresses(tc.stored, tc.reported, tc.ipv6)); diff != "" {
+			if diff := cmp.Diff(tc.want, SelectAddresses(tc.stored, tc.reported, tc.ipv6, tc.given)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
