@@ -66,7 +66,7 @@ func healthHandler(version string, tunnels func() tunnel.Status, requests func()
 		const activeName, activeHelp = "cluster_agent_requests", "Active requests."
 		p.Gauge(activeName, activeHelp, float64(r.Short), "kind", "short")
 		p.Gauge(activeName, activeHelp, float64(r.Long), "kind", "long")
-		p.Timestamp("cluster_agent_credential_expiry_seconds", "When the agent's credential expires.", expiresAt())
+		p.Timestamp("cluster_agent_credential_expiry_timestamp_seconds", "When the agent's credential expires.", expiresAt())
 		p.Process()
 		p.Respond(w)
 	})

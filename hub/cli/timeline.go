@@ -46,7 +46,7 @@ gone (the machine went away), running or ready.`,
 				return err
 			}
 			if o.watch {
-				return explain(o.follow(cmd.Context(), c, key, cmd.OutOrStdout()))
+				return explain(o.follow(cmd.Context(), c, key, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 			}
 			record, err := readTimeline(cmd.Context(), c, key)
 			if err != nil {

@@ -1,12 +1,21 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
@@ -87,6 +96,37 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 		lines[6] != "2026-05-01 12:00:20  cluster: Ready" {
 		t.Errorf("got\n%s", out.String())
 	}
+}
+
+// TestWatchOutlivesARestart: while the hub is restarted, "hub timeline --watch" waits, and says so once.
+func TestWatchOutlivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		watches, last := 0, error(syscall.ECONNREFUSED)
+		c := interceptor.NewClient(fakeAPI(t), interceptor.Funcs{
+			Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+				if watches++; watches == 5 {
+					cancel()
+				}
+				return nil, last
+			},
+		})
+		run := func() (string, error) {
+			var errs strings.Builder
+			o, key := &timelineOptions{output: output{form: "table"}}, client.ObjectKey{Namespace: "ns", Name: "demo"}
+			err := o.watchChanges(ctx, c, key, timelines.NewCollector(key), map[event]bool{}, io.Discard, &errs)
+			return errs.String(), err
+		}
+		if errs, err := run(); err != nil || watches != 5 || strings.Count(errs, "Waiting for the hub: connection refused") != 1 {
+			t.Errorf("%d watches, %q, %v", watches, errs, err)
+		}
+		ctx = t.Context()
+		last = apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
+		if errs, err := run(); !apierrors.IsForbidden(err) || errs != "" {
+			t.Errorf("without the right: %q, %v", errs, err)
+		}
+	})
 }
 
 // TestOperationsInTimeline: an operation is named with its kind, and stands before the machines while it goes on.

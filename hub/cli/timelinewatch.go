@@ -22,7 +22,7 @@ import (
 const rewatch = time.Second
 
 // follow prints what happens until the command is interrupted or the cluster is gone.
-func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluster client.ObjectKey, out io.Writer) error {
+func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluster client.ObjectKey, out, errOut io.Writer) error {
 	collector, err := collectTimeline(ctx, c, cluster)
 	if err != nil {
 		return err
@@ -31,15 +31,28 @@ func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluste
 	if err := o.showRecord(o.only(collector.Record()), shown, out); err != nil {
 		return err
 	}
-	for {
+	return o.watchChanges(ctx, c, cluster, collector, shown, out, errOut)
+}
+
+// watchChanges prints what changes. While the hub does not answer, for instance since it is restarted, it goes on trying, and says so once.
+func (o *timelineOptions) watchChanges(ctx context.Context, c client.WithWatch, cluster client.ObjectKey, collector *timelines.Collector,
+	shown map[event]bool, out, errOut io.Writer) error {
+	for silent := false; ; {
 		stream, err := c.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(cluster.Namespace),
 			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
-		if err != nil {
-			return fmt.Errorf("watching the timeline of cluster %s: %w", cluster, err)
+		var gone bool
+		if err == nil {
+			silent = false
+			gone, err = o.show(stream, cluster, collector, shown, out)
 		}
-		gone, err := o.show(stream, cluster, collector, shown, out)
-		if gone || err != nil {
-			return err
+		switch {
+		case ctx.Err() != nil, gone:
+			return nil
+		case err != nil && !transient(err):
+			return fmt.Errorf("watching the timeline of cluster %s: %w", cluster, err)
+		case err != nil && !silent:
+			silent = true
+			fmt.Fprintf(errOut, "Waiting for the hub: %s\n", printable(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
