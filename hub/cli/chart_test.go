@@ -23,7 +23,7 @@ var notInChart = map[string]string{
 	"node-driver-dir":       "the hub's image has no node drivers; who makes one that has sets it with extraArgs",
 	"pprof-listen":          "for developers, who can use extraArgs",
 	"providers":             "the chart installs all of them in one Deployment",
-	"webhook-url":           "the Service drover-webhook is the default",
+	"webhook-url":           "the Services drover-admission and drover-webhook are the default",
 }
 
 // chartArgument is a flag in the chart's template, with an expression for its value.

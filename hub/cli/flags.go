@@ -73,7 +73,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",
 		"https URL of the webhooks for the API server (default: the loopback address with the embedded API server, the host of --server-url "+
-			"with --kubeconfig, the Service "+server.WebhookService+" in a cluster)")
+			"with --kubeconfig, the Services "+server.AdmissionService+" and "+server.WebhookService+" in a cluster)")
 	flags.StringVar(&o.hub.OwnerClusterRole, "owner-cluster-role", "",
 		"ClusterRole of the hub's installation; when it is deleted, the webhook configurations of the hub are deleted, too")
 	flags.StringVar(&o.hub.HealthListen, "health-listen", "127.0.0.1:9440", "address of /healthz and /readyz; 0 disables them")

@@ -59,7 +59,7 @@ type Options struct {
 
 	// WebhookListen is the address (host:port) of the webhooks.
 	WebhookListen string
-	// WebhookURL is the URL under which the API server reaches the webhooks. Default: the Service WebhookService.
+	// WebhookURL is the URL under which the API server reaches the webhooks. Default: the Services AdmissionService and WebhookService.
 	WebhookURL string
 
 	// OwnerClusterRole is the ClusterRole of the hub's installation: with it the registration of the webhooks is deleted. Empty for none.
