@@ -65,6 +65,11 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 		return out, nil
 	}
 
+	if opts.ExternalCAPI {
+		if err := capi.UnregisterWebhooks(ctx, direct); err != nil {
+			return nil, err
+		}
+	}
 	if err := installDefinitions(ctx, config, direct, *opts, out.webhooks); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,9 @@ func init() {
 		unseen["get "+kind+".operation.cattle.io"] = "an operation was just created, and the cache does not have it (controllers/rkecontrolplane)"
 		unseen["delete "+kind+".operation.cattle.io"] = "spec.ttl of an operation is over (controllers/rkecontrolplane)"
 	}
+	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		unseen["delete "+kind+".admissionregistration.k8s.io"] = "a hub has left Cluster API to another program (hub/server/capi)"
+	}
 	for _, kind := range migrated {
 		unseen["get "+kind] = "somebody has changed an object that is rewritten after a new version of its definition"
 	}

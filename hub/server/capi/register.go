@@ -99,6 +99,20 @@ func redirect(config *admissionregistrationv1.WebhookClientConfig, to admissionr
 	}
 }
 
+// UnregisterWebhooks removes what a hub has registered that ran Cluster API before. Nobody would answer: the API server would refuse all
+// writes of Cluster API's kinds, those of the other Cluster API, too.
+func UnregisterWebhooks(ctx context.Context, c client.Client) error {
+	for _, object := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	} {
+		object.SetName(registrationName)
+		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the registration of the webhooks: %w", err)
+		}
+	}
+	return nil
+}
+
 // ErrInstalled is returned by CheckNotInstalled.
 var ErrInstalled = errors.New("another Cluster API is installed in this cluster")
 
