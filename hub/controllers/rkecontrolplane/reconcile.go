@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -49,7 +50,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.wait != (rollout.Wait{}) {
-		return r.holdOperations(ctx, s, s.wait)
+		// New machines do not join meanwhile.
+		return kerrors.NewAggregate([]error{r.holdOperations(ctx, s, s.wait), r.protectWaiting(ctx, s)})
 	}
 	return run(ctx, s,
 		r.findOperation,

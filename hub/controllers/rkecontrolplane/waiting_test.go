@@ -13,7 +13,40 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
+
+// TestMachinesOfAWaitingControlPlane: while the control plane waits before it comes to machines, as for release data, no health check
+// replaces those that have not joined yet. When the wait is over, one that has its Node is not protected any longer.
+func TestMachinesOfAWaitingControlPlane(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	created := server("created", rollout.ProgressNone, rollout.ChangeFirst, "")
+	joined := server("joined", rollout.ProgressApplied, rollout.ChangeNone, "")
+	joined.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: waitingMark}
+	joined.machine.Status.NodeRef.Name = "n"
+	s := &scope{now: now, machines: []*machine{created, joined}, refused: cause.New("OwnerMismatch", "the Cluster is another one"),
+		controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: "c"}}}
+	objects := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme))
+	for _, m := range s.machines {
+		m.machine.Namespace, m.machine.CreationTimestamp = controlPlaneKey.Namespace, metav1.NewTime(now.Add(-10*time.Minute))
+		m.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "pool",
+			UID: "pool", Controller: new(true)}}
+		objects.WithObjects(m.machine)
+	}
+	c := objects.Build()
+	if err := (&Reconciler{Client: c, Now: func() time.Time { return now }}).reconcileNormal(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"created": waitingMark, "joined": ""} {
+		after := &clusterv1.Machine{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: controlPlaneKey.Namespace, Name: name}, after); err != nil {
+			t.Fatal(err)
+		}
+		if got := after.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != want {
+			t.Errorf("%s: the annotation is %q, want %q", name, got, want)
+		}
+	}
+}
 
 // TestWaitingMachines: no health check replaces a machine for having no Node while the hub has not let it join, nor soon after that.
 func TestWaitingMachines(t *testing.T) {
