@@ -108,7 +108,7 @@ func TestOverSSH(t *testing.T) {
 		t.Fatal(err, log)
 	}
 	noSecrets(t, log)
-	if diff := cmp.Diff([]nodedriver.Address{{Internal: true, Address: "127.0.0.1"}}, addresses); diff != "" {
+	if diff := cmp.Diff([]nodedriver.Address{{Address: "127.0.0.1"}}, addresses); diff != "" {
 		t.Error(diff)
 	}
 	i := cloud.Instances()["pool-1"]

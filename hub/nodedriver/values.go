@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,11 +21,15 @@ func (e *InvalidError) Error() string { return e.Message }
 
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
 
-// values are the values of a driver's flags: of the machine's fields, else of the credential, else the defaults.
+// values are the values of a driver's flags: of the machine's fields, else of the credential, else the defaults. The API server writes the
+// defaults into every machine configuration, so that a default there does not count where the credential has the field.
 func values(fields []schema.Field, spec map[string]any, credential map[string]string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, field := range fields {
 		given, ok := spec[field.Name]
+		if _, has := credential[field.Name]; has && isDefault(field, given) {
+			ok = false
+		}
 		if text, isText := given.(string); !ok || given == nil || isText && text == "" {
 			if given, ok = lookup(field, credential); !ok {
 				out[field.Flag.Name] = field.Flag.Default
@@ -38,6 +43,12 @@ func values(fields []schema.Field, spec map[string]any, credential map[string]st
 		out[field.Flag.Name] = value
 	}
 	return out, nil
+}
+
+// isDefault reports whether a value is the default of a field.
+func isDefault(field schema.Field, given any) bool {
+	value, err := convert(field, given)
+	return err == nil && reflect.DeepEqual(value, field.Flag.Default)
 }
 
 // convert makes the type of a flag of a value.

@@ -17,6 +17,7 @@ const awsClusterTag = "kubernetes.io/cluster/"
 func (m *machines) addClusterFields(ctx context.Context, cluster *clusterv1.Cluster, fields map[string]any) error {
 	switch m.driver {
 	case "amazonec2":
+		keepSecurityGroup(fields)
 		tags, _ := fields["tags"].(string)
 		if strings.Contains(tags, awsClusterTag) {
 			return nil
@@ -32,4 +33,13 @@ func (m *machines) addClusterFields(ctx context.Context, cluster *clusterv1.Clus
 		}
 	}
 	return nil
+}
+
+// keepSecurityGroup has the driver of AWS add no rules to a security group of the user's own, and create none, unless the user has written
+// what it is to do: its rules let everybody in. The group rancher-nodes is the driver's.
+func keepSecurityGroup(fields map[string]any) {
+	groups, _ := fields["securityGroup"].([]any)
+	if fields["securityGroupReadonly"] == nil && len(groups) > 0 && groups[0] != "rancher-nodes" {
+		fields["securityGroupReadonly"] = true
+	}
 }

@@ -30,6 +30,14 @@ func TestClusterFields(t *testing.T) {
 		"Harvester":                  {driver: "harvester", want: fields{"clusterName": "driven"}},
 		"Harvester, the user's name": {driver: "harvester", spec: fields{"clusterName": "x"}},
 		"any other driver":           {driver: "lab", spec: fields{"size": "2"}},
+		"AWS, the driver's group":    {driver: "amazonec2", spec: fields{"tags": tag, "securityGroup": []any{"rancher-nodes"}}},
+		"AWS, the user's group": {
+			driver: "amazonec2", spec: fields{"tags": tag, "securityGroup": []any{"own"}},
+			want: fields{"tags": tag, "securityGroup": []any{"own"}, "securityGroupReadonly": true},
+		},
+		"AWS, the user's group with rules": {
+			driver: "amazonec2", spec: fields{"tags": tag, "securityGroup": []any{"own"}, "securityGroupReadonly": false},
+		},
 	} {
 		h := newHub(t, &fakeDrivers{})
 		h.driver = tc.driver

@@ -59,9 +59,9 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 			continue
 		}
 		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap, secret: plansecrets.Of(found.Bootstrap, secrets)}
-		m.readInputs(s)
 		m.known = s.plans.of(m.secret)
 		m.report, m.reportErr = m.known.report, m.known.reportErr
+		m.readInputs(s)
 		m.state = machinestate.OfReport(m.machine, m.bootstrap, m.secret, m.report)
 		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
 		m.inputs.Applied = m.report.Status.State == plans.StateSucceeded
@@ -103,7 +103,7 @@ func missingMachines(deployments []clusterv1.MachineDeployment, machines []clust
 	return missing
 }
 
-// readInputs sets the inputs of the machine's plan.
+// readInputs sets the inputs of the machine's plan. It needs the report.
 func (m *machine) readInputs(s *scope) {
 	labels, annotations := m.bootstrap.Labels, m.bootstrap.Annotations
 	role := func(label string) bool { return labels[label] == "true" || m.machine.Labels[label] == "true" }
@@ -127,6 +127,9 @@ func (m *machine) readInputs(s *scope) {
 		if m.secret == nil || decodeAnnotation(m.secret.Annotations, rkev1.InfrastructureAddressesAnnotation, &stored) != nil {
 			stored = machinestate.Addresses{}
 		}
+		if stored.Empty() {
+			stored = m.deliveredAddresses()
+		}
 		given := m.secret != nil && len(m.secret.Data[plans.KeyPlan]) > 0
 		m.selected = machinestate.SelectAddresses(stored, m.reported, usesIPv6(s.controlPlane.Spec), given)
 	}
@@ -137,6 +140,18 @@ func (m *machine) readInputs(s *scope) {
 	if len(m.inputs.InternalAddresses) == 0 {
 		m.inputs.InternalAddresses = m.selected.Internal
 	}
+}
+
+// deliveredAddresses are those in a plan that another hub, such as Rancher, has delivered, which has no annotation with them. What the
+// infrastructure does not report was the user's own; that of a node driver may not be on the RKEBootstrap yet.
+func (m *machine) deliveredAddresses() machinestate.Addresses {
+	internal, external := render.NodeAddresses(m.report.Delivered)
+	if machinestate.HasNodeDriver(m.machine) && m.reported.Empty() {
+		return machinestate.Addresses{Internal: internal, External: external}
+	}
+	return machinestate.Addresses{Internal: slices.DeleteFunc(internal, func(address string) bool {
+		return !slices.Contains(m.reported.Internal, address)
+	})}
 }
 
 // usesIPv6 reports whether the cluster's networks or its stack preference include IPv6.

@@ -1,6 +1,8 @@
 package rkecontrolplane
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
 )
 
 // A machine of somebody else's infrastructure is known by what its provider reports, one that its user has brought by what it said itself.
@@ -49,5 +52,31 @@ func TestInputsOfInfrastructure(t *testing.T) {
 	m.readInputs(s)
 	if m.inputs.ProviderID != "" || m.inputs.Addresses != nil {
 		t.Errorf("a machine that its user has brought: %+v", m.inputs)
+	}
+}
+
+// TestAddressesOfAdoptedMachine: a machine of a node driver that was given its plan by another hub, such as Rancher, keeps the addresses of
+// its Node: a member of etcd does not start with another one.
+func TestAddressesOfAdoptedMachine(t *testing.T) {
+	const reported = `{"internal": ["10.0.0.1", "10.0.0.2", "2001:db8::2"], "external": ["203.0.113.1"]}`
+	for _, tc := range []struct{ name, config, reported, want string }{
+		{"both families", `{"node-ip": ["10.0.0.2", "2001:db8::2"]}`, reported, "10.0.0.2,2001:db8::2 203.0.113.1"},
+		{"a single text", `{"node-ip": "10.0.0.2"}`, reported, "10.0.0.2 203.0.113.1"},
+		{"the user's own", `{"node-ip": ["192.0.2.7"]}`, reported, " 203.0.113.1"},
+		{"left to the distribution", `{}`, reported, " 203.0.113.1"},
+		{"not reported yet", `{"node-ip": ["10.0.0.2"], "node-external-ip": ["203.0.113.1"]}`, "", "10.0.0.2 203.0.113.1"},
+		{"nothing known", `{}`, "", " "},
+	} {
+		m := &machine{machine: &clusterv1.Machine{}, bootstrap: &rkev1.RKEBootstrap{}, secret: &corev1.Secret{}}
+		m.machine.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io"
+		m.bootstrap.Annotations = map[string]string{rkev1.InfrastructureAddressesAnnotation: tc.reported}
+		m.secret.Data = map[string][]byte{plans.KeyPlan: []byte("{}")}
+		m.report.Delivered.Files = []plans.File{{Path: "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
+			Content: base64.StdEncoding.EncodeToString([]byte(tc.config))}}
+		m.readInputs(&scope{controlPlane: &rkev1.RKEControlPlane{}, cluster: &clusterv1.Cluster{}})
+		got := strings.Join(m.inputs.InternalAddresses, ",") + " " + strings.Join(m.inputs.Addresses, ",")
+		if got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }

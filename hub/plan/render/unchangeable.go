@@ -37,6 +37,19 @@ func configOf(runtime string, plan plans.Plan) (config args, known bool) {
 	return config, true
 }
 
+// NodeAddresses are the addresses of the Node in the configuration that a plan writes; none where it leaves them to the distribution.
+func NodeAddresses(plan plans.Plan) (internal, external []string) {
+	config, _ := configOf(ConfiguredRuntime(plan), plan)
+	addresses := func(key string) []string {
+		list, err := toList(config[key])
+		if err != nil {
+			return nil // there is none
+		}
+		return args{key: list}.words(key)
+	}
+	return addresses("node-ip"), addresses("node-external-ip")
+}
+
 // ConfiguredRuntime returns the runtime whose configuration a plan writes, release.K3s or release.RKE2; empty if it writes none.
 func ConfiguredRuntime(plan plans.Plan) string {
 	for _, runtime := range []string{release.K3s, release.RKE2} {
