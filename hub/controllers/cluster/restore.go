@@ -143,6 +143,8 @@ func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot,
 	out := cluster.Spec.DeepCopy()
 	out.KubernetesVersion = had.KubernetesVersion
 	if restore.RestoreRKEConfig == restoreAll {
+		// Where snapshots are saved is decided today: an earlier bucket may be gone, and the snapshot that is restored may be in the present one.
+		had.RKEConfig.ETCD = out.RKEConfig.ETCD
 		if ref, is := newReference(cluster.Spec.RKEConfig.ClusterConfiguration, had.RKEConfig.ClusterConfiguration); is {
 			return nil, cause.New("SnapshotInvalid", "%s: the configuration in ETCDSnapshot %s refers to %s %q, and the Cluster does not: let the "+
 				"Cluster refer to it first, or set restoreRKEConfig to kubernetesVersion", field, restore.Name, ref.Kind, ref.Name)

@@ -60,6 +60,26 @@ func TestRestoredSpec(t *testing.T) {
 	}
 }
 
+// TestRestoredSpecKeepsSnapshots: snapshots are saved where they are today, and not where the restored configuration had them.
+func TestRestoredSpecKeepsSnapshots(t *testing.T) {
+	saved := func(endpoint, credential string) *rkev1.ETCD {
+		return &rkev1.ETCD{SnapshotRetention: 9, S3: &rkev1.ETCDSnapshotS3{Endpoint: endpoint, CloudCredentialName: credential}}
+	}
+	for name, before := range map[string]*rkev1.ETCD{"another bucket": saved("old.example.com", "old"), "none": nil} {
+		cluster, had := clusterWith("v1.36.3+k3s1", "new"), clusterWith("v1.36.3+k3s1", "old")
+		cluster.Spec.RKEConfig.ETCD, had.Spec.RKEConfig.ETCD = saved("new.example.com", "new"), before
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
+		got, fault := restoredSpec(cluster, snapshotOf(t, had), true)
+		if fault != nil {
+			t.Errorf("%s: %+v", name, fault)
+			continue
+		}
+		if diff := cmp.Diff(saved("new.example.com", "new"), got.RKEConfig.ETCD); diff != "" || got.RKEConfig.AdditionalManifest != "old" {
+			t.Errorf("%s: the manifest %q, (-want +got):\n%s", name, got.RKEConfig.AdditionalManifest, diff)
+		}
+	}
+}
+
 // TestRestoredSpecInvalid: a configuration that the API server does not accept any more is named in the condition.
 func TestRestoredSpecInvalid(t *testing.T) {
 	cluster := clusterWith("v1.36.3+k3s1", "new")

@@ -3,6 +3,8 @@ package render
 import (
 	"cmp"
 	"encoding/base64"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drover-dev/drover/hub/api/references"
@@ -63,12 +65,19 @@ func (b *builder) s3Credential(field, name string) map[string]string {
 	if !ok {
 		return nil
 	}
-	out := map[string]string{}
-	for key, value := range secret.Data {
-		out[key[strings.LastIndex(key, "-")+1:]] = string(value)
-	}
+	out := credentialFields(secret.Data)
 	if (out["accessKey"] == "") != (out["secretKey"] == "") {
 		b.problems.fail(field, "Secret %q needs both of the keys accessKey and secretKey, or neither", ref.Name)
+	}
+	return out
+}
+
+// credentialFields are the values of a cloud credential by field. Of several keys of one field the last in order counts, so that the result
+// does not depend on a map's order.
+func credentialFields(data map[string][]byte) map[string]string {
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		out[key[strings.LastIndex(key, "-")+1:]] = string(data[key])
 	}
 	return out
 }
