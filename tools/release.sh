@@ -95,7 +95,20 @@ clusterctl() {
 }
 
 scripts() {
-    cp packaging/install/system-agent-{install,uninstall}.sh dist
+    compose packaging/install/system-agent-install.sh packaging/install/parts >dist/system-agent-install.sh
+    cp packaging/install/system-agent-uninstall.sh dist
+}
+
+# compose SCRIPT PARTS prints a script with a file of the directory PARTS in place of each line that names one, as a hub serves it.
+compose() {
+    awk -v parts="$2" '
+        $1 != "@include" { print; next }
+        {
+            file = parts "/" $2
+            while ((got = (getline line < file)) > 0) print line
+            if (got < 0) { print "make release: cannot read " file >"/dev/stderr"; exit 1 }
+            close(file)
+        }' "$1"
 }
 
 notes() {

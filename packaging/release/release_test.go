@@ -24,6 +24,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/packaging/install"
 )
 
 const changelog = `# Changelog
@@ -66,10 +68,15 @@ func newCheckout(t *testing.T, dir string) *checkout {
 	}), "PATH="+tools+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
 		"GIT_AUTHOR_DATE=@1700000000 +0000", "GIT_COMMITTER_DATE=@1700000000 +0000", "GOFLAGS=-mod=mod")
-	for _, file := range []string{
-		"tools/release.sh", "LICENSE", "packaging/install/system-agent-install.sh", "packaging/install/system-agent-uninstall.sh",
-	} {
-		c.copy("../../"+file, filepath.Join(dir, file))
+	parts, err := filepath.Glob("../../packaging/install/parts/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(parts,
+		"../../tools/release.sh", "../../LICENSE", "../../packaging/install/system-agent-install.sh",
+		"../../packaging/install/system-agent-uninstall.sh",
+	) {
+		c.copy(file, filepath.Join(dir, strings.TrimPrefix(file, "../../")))
 	}
 	c.write("CHANGELOG.md", changelog)
 	c.write(".gitignore", "/bin/\n/dist/\n")
@@ -276,6 +283,13 @@ func checkFiles(t *testing.T, dist map[string]string) {
 		if got := strings.TrimLeft(dist[name], "\n"); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+	script, err := install.Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(script), dist["system-agent-install.sh"]); diff != "" {
+		t.Errorf("The install script is not the one that a hub serves (-want +got):\n%s", diff)
 	}
 	agents := []string{}
 	for _, arch := range []string{"amd64", "arm64"} {
