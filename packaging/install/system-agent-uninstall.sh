@@ -77,19 +77,21 @@ remove_dir() {
 	info "Removed $1"
 }
 
-# remove_data DIR removes the agent's data. A directory that is not named after the agent, such as /mnt/data, may hold data of others: only
-# what the agent has written is removed from it, and the directory if nothing is left.
-remove_data() {
+# remove_own DIR NAME... removes a directory of the agent. One that is not named after the agent, such as /mnt/data, may hold files of
+# others: only the NAMEs, which the agent and its install script have written, are removed from it, and the directory if nothing is left.
+remove_own() {
 	case $1 in */agent | */agent/var | */rancher-system-agent) remove_dir "$1" && return 0 ;; esac
-	check_dir "$1"
-	[ -d "$1" ] || return 0
-	for name in applied interlock state work rancher2_connection_info.json; do
-		rm -rf -- "${1:?}/$name" || fail "Cannot remove $1/$name"
+	folder=$1
+	shift
+	check_dir "$folder"
+	[ -d "$folder" ] || return 0
+	for name in "$@"; do
+		rm -rf -- "${folder:?}/$name" || fail "Cannot remove $folder/$name"
 	done
-	if rmdir -- "$1" 2>/dev/null; then
-		info "Removed $1"
+	if rmdir -- "$folder" 2>/dev/null; then
+		info "Removed $folder"
 	else
-		info "Removed the data of the agent in $1; left in place: everything else in it"
+		info "Removed the files of the agent in $folder; left in place: everything else in it"
 	fi
 }
 
@@ -141,8 +143,10 @@ main() {
 	done
 	remove_file "$unit_dir/$SERVICE.service"
 	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
-	remove_data "$var_dir"
-	remove_dir "$config_dir"
+	# Those with .new are of runs of the install script that were killed.
+	remove_own "$var_dir" applied interlock state work rancher2_connection_info.json rancher2_connection_info.json.new
+	remove_own "$config_dir" config.yaml config.yaml.before config.yaml.new cattle-id cattle-id.new machine-secret machine-secret.new \
+		install-pending
 	if [ "$prefix/bin" != "${packaged%/*}" ]; then
 		remove_file "$prefix/bin/rancher-system-agent"
 		remove_file "$prefix/bin/system-agent"

@@ -103,8 +103,8 @@ put_in_place() {
 	fi
 	for folder in "$config_dir" "$var_dir"; do
 		mode=0700
-		# A directory that is not named after the agent may be used by others, too.
-		case $folder in "$config_dir" | */agent | */agent/var) ;; *) [ ! -d "$folder" ] || mode=u+rwx ;; esac
+		# A directory that is not named after the agent may be used by others, too. They must not replace what root reads and runs from it.
+		case $folder in */agent | */agent/var) ;; *) [ ! -d "$folder" ] || mode=u+rwx,go-w ;; esac
 		if ! make_dir 0700 "$folder" || ! chmod "$mode" "$folder"; then fail "Cannot create $folder"; fi
 	done
 	make_dir 0755 "$unit_dir" || fail "Cannot create $unit_dir"
