@@ -1,7 +1,9 @@
 package bootstrapdata
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -39,13 +41,46 @@ umask 022
 mkdir -p /run/cluster-api
 echo success >` + sentinel + "\n"
 
+// retryUnit is the unit that runs the script again at the next boot; it is there until the script has succeeded.
+const retryUnit = "/etc/systemd/system/rancher-bootstrap.service"
+
+// retryBegin and retryEnd are around the script where cloud-init runs it: that runs a command once, also if the machine is switched off or
+// restarted while the script waits for the hub. The service is not of type oneshot, which systemd before 244 does not start again.
+const (
+	retryBegin = `if cat >` + retryUnit + ` <<'UNIT' && systemctl enable rancher-bootstrap.service; then
+[Unit]
+Description=Runs the bootstrap script that an earlier boot has not completed
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/bin/sh ` + scriptPath + `
+Restart=on-failure
+RestartSec=30s
+
+[Install]
+WantedBy=multi-user.target
+UNIT
+	sync -f /etc/systemd/system ` + scriptPath + ` 2>/dev/null || sync
+fi
+`
+	retryEnd = `rm -f ` + retryUnit + ` /etc/systemd/system/multi-user.target.wants/rancher-bootstrap.service
+`
+)
+
+// retried is a script that is run again at the next boot unless it has succeeded.
+func retried(script []byte) []byte {
+	shebang, body, _ := bytes.Cut(script, []byte("\n"))
+	return slices.Concat(shebang, []byte("\n"+retryBegin), body, []byte(retryEnd))
+}
+
 // Make returns the bootstrap data that run script on a machine once, then do what userdata asks for. Where the user has to write something
 // else, the error is an *InvalidError.
 func Make(format Format, script []byte, userdata string) ([]byte, error) {
 	full := append(append(make([]byte, 0, len(script)+len(sentinelScript)), script...), sentinelScript...)
 	switch format {
 	case CloudConfig:
-		return cloudConfig(full, userdata)
+		return cloudConfig(retried(full), userdata)
 	case Ignition:
 		return ignition(full, userdata)
 	case Script:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,43 @@ func TestSentinel(t *testing.T) {
 		content, err := os.ReadFile(dir + sentinel)
 		if (err == nil) != tt.want || tt.want && string(content) != "success\n" {
 			t.Errorf("%q: the file holds %q (%v)", tt.script, content, err)
+		}
+	}
+}
+
+// TestRetried: while the script has not succeeded, a unit is there that runs it at the next boot; afterwards there is none.
+func TestRetried(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		want   bool
+	}{{"set -eu\nfalse\n", true}, {"set -eu\ntrue\n", false}} {
+		dir := t.TempDir()
+		const link = "/etc/systemd/system/multi-user.target.wants/rancher-bootstrap.service"
+		for _, name := range []string{"bin", "etc/systemd/system/multi-user.target.wants"} {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		systemctl := "#!/bin/sh\n[ \"$*\" = \"enable rancher-bootstrap.service\" ] && ln -s " + dir + retryUnit + " " + dir + link + "\n"
+		for name, program := range map[string]string{"systemctl": systemctl, "sync": "#!/bin/sh\n"} {
+			if err := os.WriteFile(filepath.Join(dir, "bin", name), []byte(program), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data := string(retried([]byte("#!/bin/sh\n" + tt.script + sentinelScript)))
+		local := strings.NewReplacer("/run/", dir+"/run/", "/etc/", dir+"/etc/").Replace(data)
+		cmd := exec.Command("sh", "-c", local)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); (err != nil) != tt.want {
+			t.Errorf("%q ends with %v: %s", tt.script, err, out)
+		}
+		unit, err := os.ReadFile(dir + link)
+		runs := strings.Contains(string(unit), "\nExecStart=/bin/sh "+scriptPath+"\nRestart=on-failure\n")
+		if (err == nil) != tt.want || runs != tt.want {
+			t.Errorf("%q: the unit is %q (%v)", tt.script, unit, err)
+		}
+		if _, err := os.Stat(dir + retryUnit); (err == nil) != tt.want {
+			t.Errorf("%q: %v", tt.script, err)
 		}
 	}
 }

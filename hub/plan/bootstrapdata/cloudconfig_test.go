@@ -70,7 +70,8 @@ func gunzip(t *testing.T, data []byte) []byte {
 }
 
 func TestCloudConfig(t *testing.T) {
-	ours := writeFile{Path: "/usr/local/custom_script/install.sh", Content: script + sentinelScript, Encoding: "gz+b64", Permissions: "0600"}
+	ours := writeFile{Path: "/usr/local/custom_script/install.sh", Content: string(retried([]byte(script + sentinelScript))),
+		Encoding: "gz+b64", Permissions: "0600"}
 	const run = "sh /usr/local/custom_script/install.sh"
 	tests := []struct {
 		name, userdata string
@@ -154,7 +155,8 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, document := read(t, data)
-	if len(data) > 16<<10 || document.Hostname != "one" || document.WriteFiles[0].Content != string(full)+sentinelScript {
+	want := string(retried([]byte(string(full) + sentinelScript)))
+	if len(data) > 16<<10 || document.Hostname != "one" || document.WriteFiles[0].Content != want {
 		t.Errorf("a large document has %d bytes, or is not what was asked for", len(data))
 	}
 }
