@@ -106,9 +106,10 @@ stop_on_other_role() {
     fi
 }
 
-# unit_property NAME prints a property of the unit.
+# unit_property NAME prints a property of the unit. The option --value is not used: systemd before 230 does not have it, and without the
+# state of the unit a restart would be taken for a start.
 unit_property() {
-    systemctl show --property="$1" --value "$UNIT" 2>/dev/null || true
+    systemctl show --property="$1" "$UNIT" 2>/dev/null | sed -n "s/^$1=//p" || true
 }
 
 # apply_restart_stamp ENVIRONMENT enables the unit and starts or restarts it as the restart stamp and the unit's variables, in

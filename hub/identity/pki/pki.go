@@ -28,6 +28,9 @@ const (
 	LeafLifetime = 365 * 24 * time.Hour
 	// clockSkew is how far in the past a certificate begins, for a machine whose clock is set back a little after boot.
 	clockSkew = time.Hour
+	// localTimeSkew is that of authorities and of certificates for a year: the hub may issue them at its first start, while its clock is
+	// ahead. A hardware clock that has the local time, and is read as UTC, is wrong by up to 14 hours until it is corrected.
+	localTimeSkew = 24 * time.Hour
 )
 
 // Pair is a certificate and its private key.
@@ -126,9 +129,12 @@ func sign(template *x509.Certificate, public crypto.PublicKey, signer *Pair, now
 	if template.SerialNumber, err = newSerial(); err != nil {
 		return nil, err
 	}
-	template.NotBefore, template.BasicConstraintsValid = now.Add(-clockSkew), true
 	if template.NotAfter.After(signer.Cert.NotAfter) {
 		template.NotAfter = signer.Cert.NotAfter
+	}
+	template.NotBefore, template.BasicConstraintsValid = now.Add(-clockSkew), true
+	if template.NotAfter.Sub(now) >= LeafLifetime {
+		template.NotBefore = now.Add(-localTimeSkew)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, signer.Cert, public, signer.Key)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestServes(t *testing.T) {
 		{"any signer", leafRequest(), nil, now, true},
 		{"a third left", leafRequest(), ca, now.Add(LeafLifetime * 2 / 3), true},
 		{"less than a third left", leafRequest(), ca, now.Add(LeafLifetime*2/3 + time.Second), false},
-		{"not valid yet", leafRequest(), ca, now.Add(-2 * clockSkew), false},
+		{"not valid yet", leafRequest(), ca, now.Add(-2 * localTimeSkew), false},
 		{"another signer of the same name", leafRequest(), other, now, false},
 		{"another name", change(func(r *Request) { r.CommonName = "other" }), ca, now, false},
 		{"another host", change(func(r *Request) { r.DNSNames = []string{"other.example.com"} }), ca, now, false},
@@ -82,6 +82,20 @@ func TestServes(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// TestClockOfLocalTime: what was issued while the clock was ahead by the most that a local time is ahead of UTC is valid at once when the
+// clock is corrected.
+func TestClockOfLocalTime(t *testing.T) {
+	ahead := now.Add(14 * time.Hour)
+	ca := issue(t, Request{CommonName: "ca", IsCA: true, Lifetime: CALifetime}, nil, ahead)
+	leaf := issue(t, leafRequest(), ca, ahead)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Cert)
+	options := x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := leaf.Cert.Verify(options); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -15,6 +15,10 @@ property=
 for arg in "$@"; do
     case "$arg" in
         --property=*) property=${arg#--property=} ;;
+        --value)
+            echo "fake systemctl: as before systemd 230, --value is not known" >&2
+            exit 1
+            ;;
         --*) ;;
         *) unit=$arg ;;
     esac
@@ -31,8 +35,8 @@ case "$verb" in
     is-enabled) [ -e "$FAKE_UNITS/$unit.enabled" ] ;;
     show)
         case "$property" in
-            ActiveState) echo "$state" ;;
-            InvocationID) cat "$FAKE_UNITS/$unit.invocation" 2>/dev/null || true ;;
+            ActiveState) echo "ActiveState=$state" ;;
+            InvocationID) echo "InvocationID=$(cat "$FAKE_UNITS/$unit.invocation" 2>/dev/null || true)" ;;
         esac
         ;;
     enable)
