@@ -28,7 +28,9 @@ func (f files) wantsPath() string {
 
 // startTimer starts the timer of a rollback with the previous binary. It is enabled, so that it starts with the machine.
 func (f files) startTimer(ctx context.Context, s state, timeout time.Duration) error {
-	service := "[Unit]\nDescription=Roll back the upgrade of the Drover system-agent\n\n[Service]\nType=oneshot\nExecStart=" +
+	// systemd forgets the service with its timer, also one that has failed: OnUnitInactiveSec would count from the last upgrade's.
+	service := "[Unit]\nDescription=Roll back the upgrade of the Drover system-agent\nCollectMode=inactive-or-failed\n" +
+		"\n[Service]\nType=oneshot\nExecStart=" +
 		strings.Join([]string{f.version(s.Previous), RollbackCommand, "--state-directory", f.stateDirectory, "--unit-directory", f.unitDirectory},
 			" ") + "\n"
 	// OnActiveSec counts again after a boot. A rollback that fails is retried, after the last of these delays every hour.

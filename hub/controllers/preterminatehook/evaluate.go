@@ -213,7 +213,7 @@ func isAbandoned(s clusterState, _ candidate) *decision {
 func isTaken(_ clusterState, c candidate) *decision {
 	return decideIf(c.taken != "", keepHook, reasonNodeTaken,
 		"Node %s is that of another Machine by now, and it and its etcd member would be deleted with this one. "+
-			"To delete this Machine alone, remove its finalizers", c.taken)
+			"To delete this Machine alone, remove its finalizers, and uncordon the Node", c.taken)
 }
 
 // isDraining keeps the machine in etcd until its Pods are evicted: it may serve the API that they are evicted by.

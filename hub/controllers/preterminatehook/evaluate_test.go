@@ -94,7 +94,7 @@ func TestEvaluate(t *testing.T) {
 		{name: "forced while a snapshot is restored", change: func(x change) { x.s.restoring, x.c.forced = "r", true }, action: removeHook,
 			reason: "Forced"},
 		{name: "another machine has its Node", change: func(x change) { x.c.taken = "n"; x.c.state.ReadNode(nil) }, action: keepHook,
-			reason: "NodeTaken", message: "Node n is that of another Machine"},
+			reason: "NodeTaken", message: "remove its finalizers, and uncordon the Node"},
 		{name: "forced although another machine has its Node", change: func(x change) { x.c.taken, x.c.forced = "n", true },
 			action: removeHook, reason: "Forced"},
 		{name: "drain first", change: func(x change) { x.c.state.Removal = rollout.RemovalNone }, action: keepHook, reason: "WaitingForDrain"},

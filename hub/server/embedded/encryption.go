@@ -98,8 +98,12 @@ func ensureEncryption(keyDir, etcdDir string) (*encryption, error) {
 	return e, e.writeState(state{Key: e.key, Previous: previous})
 }
 
-// checkKeyDir returns an error if keyDir is in etcdDir.
+// checkKeyDir returns an error if keyDir, which may be relative to the working directory, is in etcdDir.
 func checkKeyDir(keyDir, etcdDir string) error {
+	keyDir, err := filepath.Abs(keyDir)
+	if err != nil {
+		return fmt.Errorf("resolving the directory of the encryption key: %w", err)
+	}
 	if rel, err := filepath.Rel(etcdDir, keyDir); err != nil || !filepath.IsLocal(rel) {
 		return nil
 	}

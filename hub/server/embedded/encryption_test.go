@@ -256,9 +256,12 @@ func TestKeyReplacement(t *testing.T) {
 
 func TestEnsureEncryption(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := ensureEncryption(filepath.Join(dir, "etcd", "keys"), filepath.Join(dir, "etcd")); err == nil ||
-		!strings.Contains(err.Error(), "choose another one") {
-		t.Errorf("a key in etcd's directory: %v", err)
+	t.Chdir(dir)
+	for _, keys := range []string{filepath.Join(dir, "etcd", "keys"), "etcd/keys", "etcd"} {
+		_, err := ensureEncryption(keys, filepath.Join(dir, "etcd"))
+		if err == nil || !strings.Contains(err.Error(), "choose another one") {
+			t.Errorf("a key in etcd's directory, %s: %v", keys, err)
+		}
 	}
 	for name, config := range map[string]string{
 		"not YAML": "{",
