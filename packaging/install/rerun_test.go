@@ -196,64 +196,6 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// TestDataBesideOthers: in a directory that the agent shares with others, such as the mount point of a disk, their data stay, and stay open
-// to them.
-func TestDataBesideOthers(t *testing.T) {
-	hub, m := newTestHub(t), newMachine(t)
-	m.write("mnt/data/precious", "x", 0o644)
-	if err := os.Chmod(m.path("mnt/data"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"CATTLE_AGENT_VAR_DIR=" + m.path("mnt/data")}
-	if _, ok := m.run(hub.script(t), env, "--token", "secret", "--worker"); !ok || m.read("mnt/data/rancher2_connection_info.json") == "" {
-		t.Fatal("The installation fails")
-	}
-	if info, err := os.Stat(m.path("mnt/data")); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("mode %v (%v), want one with which others can read, and not write", info.Mode(), err)
-	}
-	m.write("mnt/data/state/journal", "x", 0o600)
-	if out, ok := m.run(UninstallScript(), env); !ok || !strings.Contains(out, "left in place") {
-		t.Errorf("uninstalling: %s", out)
-	}
-	for name, want := range map[string]string{"precious": "x", "state/journal": "", "rancher2_connection_info.json": ""} {
-		if got := m.read("mnt/data/" + name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
-	if err := os.Remove(m.path("mnt/data/precious")); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := m.run(UninstallScript(), env); !ok {
-		t.Error("It cannot be run twice")
-	}
-	if _, err := os.Stat(m.path("mnt/data")); err == nil {
-		t.Error("An empty directory is left")
-	}
-}
-
-// TestConfigurationBesideOthers: the same for a directory of the configuration that the agent shares with others.
-func TestConfigurationBesideOthers(t *testing.T) {
-	hub, m := newTestHub(t), newMachine(t)
-	m.write("etc/company/precious", "x", 0o644)
-	if err := os.Chmod(m.path("etc/company"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"CATTLE_AGENT_CONFIG_DIR=" + m.path("etc/company")}
-	if _, ok := m.run(hub.script(t), env, "--token", "secret", "--worker"); !ok || m.read("etc/company/config.yaml") == "" {
-		t.Fatal("The installation fails")
-	}
-	if info, err := os.Stat(m.path("etc/company")); err != nil || info.Mode().Perm()&0o555 != 0o555 {
-		t.Errorf("mode %v (%v), want one that lets others in", info.Mode(), err)
-	}
-	if out, ok := m.run(UninstallScript(), env); !ok || !strings.Contains(out, "left in place") {
-		t.Errorf("uninstalling: %s", out)
-	}
-	left, err := os.ReadDir(m.path("etc/company"))
-	if err != nil || len(left) != 1 || left[0].Name() != "precious" {
-		t.Errorf("left: %v (%v), want the file of the others alone", left, err)
-	}
-}
-
 // TestRegisteredBefore: the hub does not change the roles or addresses of a machine that it knows, and the script succeeds.
 func TestRegisteredBefore(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
