@@ -1,6 +1,7 @@
 package install
 
 import (
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -61,5 +62,37 @@ func TestConfigurationBesideOthers(t *testing.T) {
 	left, err := os.ReadDir(m.path("etc/company"))
 	if err != nil || len(left) != 1 || left[0].Name() != "precious" {
 		t.Errorf("left: %v (%v), want the file of the others alone", left, err)
+	}
+}
+
+// TestSecondCluster: a machine of one cluster is not given to one of another namespace, whose hub cannot see that it is in use. Another hub
+// may take it over.
+func TestSecondCluster(t *testing.T) {
+	answer := func(server, namespace string) string {
+		return `{"kubeConfig":"apiVersion: v1\nclusters:\n- cluster:\n    server: ` + server + `\n  name: a\n","namespace":"` + namespace +
+			`","secretName":"plan"}`
+	}
+	for name, tc := range map[string]struct {
+		server, namespace string
+		refused           bool
+	}{
+		"the same":          {"https://hub.example.com:8443", "fleet-a", false},
+		"another namespace": {"https://hub.example.com:8443", "fleet-b", true},
+		"another hub":       {"https://hub2.example.com", "fleet-b", false},
+	} {
+		hub, m := newTestHub(t), newMachine(t)
+		given := answer("https://hub.example.com:8443", "fleet-a")
+		hub.connect = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(given)) }
+		if _, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
+			t.Fatal("The installation fails")
+		}
+		first := given
+		given = answer(tc.server, tc.namespace)
+		out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+		kept := m.read("var/lib/agent/rancher2_connection_info.json") == first
+		if ok == tc.refused || tc.refused != strings.Contains(out, "This machine is in a cluster of namespace fleet-a") ||
+			tc.refused && !kept {
+			t.Errorf("%s: success %t, kept %t: %s", name, ok, kept, out)
+		}
 	}
 }

@@ -35,6 +35,8 @@ const (
 	keyBytes = 32
 	// rewritePage is how many Secrets are read at a time when all are written again.
 	rewritePage = 200
+	// maxLogged is how many of those that cannot be written are named.
+	maxLogged = 10
 	// progressInterval is how often that is logged.
 	progressInterval = 2 * time.Second
 )
@@ -213,7 +215,8 @@ func makeKey(dir, path string) ([]string, error) {
 }
 
 // rewriteSecrets writes every Secret again, where some may not have been written with the present key. The API server encrypts an unchanged
-// object again where it was read with another key. One that somebody else changes meanwhile is written by that.
+// object again where it was read with another key. One that somebody else changes meanwhile is written by that. With one that cannot be
+// written, as in a full database, the hub starts all the same, and tries again at its next start; until then the earlier key is needed.
 func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	if !e.rewrite {
 		return nil
@@ -222,7 +225,7 @@ func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, lo
 	if err != nil {
 		return fmt.Errorf("making client: %w", err)
 	}
-	written, begin := 0, time.Now()
+	written, failed, begin := 0, 0, time.Now()
 	options := metav1.ListOptions{Limit: rewritePage}
 	for {
 		list, err := client.CoreV1().Secrets(corev1.NamespaceAll).List(ctx, options)
@@ -236,10 +239,13 @@ func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, lo
 		for i := range list.Items {
 			secret := &list.Items[i]
 			_, err := client.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
-			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("encrypting Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+			if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				written++
+				continue
 			}
-			written++
+			if failed++; failed <= maxLogged {
+				log.Error("Encrypting a Secret with the new key failed", "secret", secret.Namespace+"/"+secret.Name, "error", err)
+			}
 		}
 		if time.Since(begin) > progressInterval {
 			begin = time.Now()
@@ -248,6 +254,11 @@ func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, lo
 		if options.Continue = list.Continue; options.Continue == "" {
 			break
 		}
+	}
+	if failed > 0 {
+		log.Error("Not all Secrets are encrypted with the new key. Keep the earlier one: the hub tries again when it starts next", "key", e.key,
+			"failed", failed, "secrets", written)
+		return nil
 	}
 	if written > 0 {
 		log.Info("Encrypted all Secrets", "key", e.key, "secrets", written)

@@ -113,4 +113,19 @@ register() {
 	mv "$work/answer" "$connection"
 	"$work/system-agent" validate-connection "$connection" >"$work/validate" 2>&1 </dev/null ||
 		fail "The hub's answer is not valid connection info: $(one_line <"$work/validate")"
+	refuse_second_cluster
+}
+
+# connection_field NAME FILE prints a text of connection info, or of the kubeconfig in it.
+connection_field() { sed -n "s/.*\"\{0,1\}$1\"\{0,1\}: *\"\{0,1\}\([^\"\\\\ ]*\).*/\1/p" "$2" | head -n 1; }
+
+# refuse_second_cluster fails where the machine is in a cluster of another namespace of the same hub. Its distribution would be configured
+# for the new cluster, with the data of the other one. The hub itself refuses that within a namespace.
+refuse_second_cluster() {
+	[ -s "$connection_file" ] || return 0
+	[ "$(connection_field server "$connection_file")" = "$(connection_field server "$connection")" ] || return 0
+	was=$(connection_field namespace "$connection_file") now=$(connection_field namespace "$connection")
+	[ "$was" != "$now" ] || return 0
+	info "To move it: delete its Machine in $was and the new one in $now, run system-agent-uninstall.sh and that of RKE2 or k3s, register again"
+	fail "This machine is in a cluster of namespace $was; nothing was changed"
 }
