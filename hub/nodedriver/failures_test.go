@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
@@ -28,6 +30,22 @@ func TestStateIsSavedAgain(t *testing.T) {
 	}
 	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
 		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}
+
+// TestCloudIsBehind: a cloud that does not know at once what it has made, or answers that it is busy, costs no machine.
+func TestCloudIsBehind(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	var asked atomic.Int32
+	cloud.SetFault(func(method, path string) error {
+		if method == http.MethodGet && strings.HasPrefix(path, "/instances/") && asked.Add(1) == 1 {
+			return errors.New("instance not found")
+		}
+		return nil
+	})
+	if _, log, err := runner.Create(t.Context(), m); err != nil || asked.Load() < 2 || cloud.Made() != 1 {
+		t.Errorf("asked %d times, made %d, %v: %s", asked.Load(), cloud.Made(), err, log)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 )
 
@@ -52,6 +53,25 @@ func TestQueue(t *testing.T) {
 			cancel()
 			if err := operate(ctx, l); !errors.Is(err, ErrNotStarted) {
 				t.Errorf("%s: canceled: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestPersist: errors that go on give up a machine, and so does a driver that has ended, at once.
+func TestPersist(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want time.Duration
+	}{
+		"answers": {&plugin.Error{Message: "busy", Answered: true}, stateGrace},
+		"ended":   {&plugin.Error{Message: "the program ended"}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := persist(t.Context(), func() (bool, error) { return false, tt.err })
+			if took := time.Since(began); !errors.Is(err, tt.err) || took < tt.want || took > tt.want+stateInterval {
+				t.Errorf("%s: %v after %s", name, err, took)
 			}
 		})
 	}

@@ -28,8 +28,10 @@ const (
 	RemoveTimeout = 15 * time.Minute
 	checkTimeout  = 5 * time.Minute
 	stateTimeout  = time.Minute
-	// stateInterval is the pause between looks at whether a machine runs.
+	// stateInterval is the pause between looks at whether a machine runs, stateGrace how long a driver may answer with errors: a cloud may not
+	// know at once what it has made, or be busy. libmachine has the same 3 minutes.
 	stateInterval = 3 * time.Second
+	stateGrace    = 3 * time.Minute
 	// saveInterval is the pause between looks at the state during a creation. A hub that is killed in between may leave an instance of which
 	// nothing is known.
 	saveInterval = time.Second
@@ -197,11 +199,16 @@ func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
 	if err := m.createSaving(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := waitRunning(ctx, s); err != nil {
+	err = persist(ctx, func() (bool, error) { return s.Running(ctx, stateTimeout) })
+	if err != nil {
 		return nil, err
 	}
 	if byUserData == nil {
-		at, err := s.SSH(ctx, stateTimeout)
+		var at plugin.SSH
+		err := persist(ctx, func() (_ bool, err error) {
+			at, err = s.SSH(ctx, stateTimeout)
+			return true, err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -322,14 +329,30 @@ func (m *Machine) saveLast(ctx context.Context, s *session) error {
 	}
 }
 
-func waitRunning(ctx context.Context, s *session) error {
+// persist asks a driver about a machine that it has created until it runs. Answers that are errors give it up only after stateGrace, since
+// then it is removed and made once more; a driver that has ended answers nothing any more.
+func persist(ctx context.Context, ask func() (running bool, err error)) error {
+	var failing time.Time
 	for {
-		running, err := s.Running(ctx, stateTimeout)
-		if err != nil || running {
+		running, err := ask()
+		var answer *plugin.Error
+		switch {
+		case err == nil && running:
+			return nil
+		case err == nil:
+			failing = time.Time{}
+		case !errors.As(err, &answer) || !answer.Answered:
+			return err
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) >= stateGrace:
 			return err
 		}
 		select {
 		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
 			return errors.New("the machine did not run within the time that it has")
 		case <-time.After(stateInterval):
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path"
+	"regexp"
 	"strings"
 
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 )
 
-// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed.
+// Remove removes a machine by its state. A machine without a state, or that its cloud does not know (isGone), is removed.
 func (r *Runner) Remove(ctx context.Context, m *Machine) (log string, err error) {
 	if m.State.Config() == nil {
 		return "", nil
@@ -28,16 +30,59 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 		return err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
-	if err := s.SetConfig(ctx, config); err != nil {
+	if err := s.SetConfig(ctx, withoutNames(m.Driver, config)); err != nil {
 		return err
 	}
 	err = s.Remove(ctx, RemoveTimeout)
 	var answer *plugin.Error
-	// Drivers have no other way to say it than the text of an error. What a driver has written before it broke off says nothing.
-	if errors.As(err, &answer) && answer.Answered && strings.Contains(strings.ToLower(answer.Message), "not found") {
-		return nil
+	// What a driver has written before it broke off says nothing.
+	if !errors.As(err, &answer) || !answer.Answered || !m.State.isGone(answer.Message) {
+		return err
 	}
-	return err
+	// exoscale deletes its key before the machine: when that has failed, the next removal does not find the key.
+	if running, stateErr := s.Running(ctx, stateTimeout); stateErr == nil && running {
+		return err
+	}
+	return nil
+}
+
+var (
+	// notLetIn matches the error of a cloud that knows no account of the credential any more.
+	notLetIn = regexp.MustCompile(`(?i)oauth2:|invalid_grant|invalid_client|unauthorized|AADSTS|adal:|authenticat`)
+	// namedNotFound finds the names of what was not found.
+	namedNotFound = regexp.MustCompile(`(?i)['"]([^'"]+)['"]:? (?:was |is )?not found`)
+	// ownField matches the fields of a driver's configuration by which the machine is known at its cloud.
+	ownField = regexp.MustCompile(`(?i)^(machine|instance|server|droplet|device|linode|vm)?_?(id|uuid|name)$`)
+)
+
+// isGone reports whether an answer says that the cloud does not know the machine. Drivers have no other way to say it than the text of an
+// error. That tells as well of other things that were not found, while the machine still runs: of the account of the credential, or of the
+// network, the datacenter or the resource pool of the machine, for which the driver of vSphere looks before it removes one.
+func (s *State) isGone(answer string) bool {
+	if !strings.Contains(strings.ToLower(answer), "not found") || notLetIn.MatchString(answer) {
+		return false
+	}
+	own := s.ownNames()
+	for _, named := range namedNotFound.FindAllStringSubmatch(answer, -1) {
+		if !own[path.Base(strings.TrimSuffix(named[1], `\`))] {
+			return false
+		}
+	}
+	return true
+}
+
+// ownNames are the names and IDs of the machine at its cloud.
+func (s *State) ownNames() map[string]bool {
+	own := map[string]bool{s.Name: true}
+	var config map[string]json.RawMessage
+	if json.Unmarshal(s.Config(), &config) == nil {
+		for field, value := range config {
+			if ownField.MatchString(field) {
+				own[strings.Trim(string(value), `"`)] = true
+			}
+		}
+	}
+	return own
 }
 
 // withCredential returns the configuration of a machine with the credential of today: what the driver makes of the credential now takes the
