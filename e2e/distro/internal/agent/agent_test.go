@@ -11,12 +11,12 @@ import (
 )
 
 func TestParseTaints(t *testing.T) {
-	got, err := parseTaints([]string{"a=b:NoSchedule", "node-role.kubernetes.io/etcd:NoExecute"})
+	got, err := parseTaints([]string{"a=b:NoSchedule,node-role.kubernetes.io/etcd:NoExecute"})
 	want := []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "node-role.kubernetes.io/etcd", Effect: "NoExecute"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	for _, bad := range []string{"", "a", "a=b", "a=b:Sometimes", ":NoSchedule"} {
+	for _, bad := range []string{"", "a", "a=b", "a=b:Sometimes", ":NoSchedule", "a=b:NoSchedule,a:NoSchedule"} {
 		if _, err := parseTaints([]string{bad}); err == nil {
 			t.Errorf("%q was taken", bad)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,10 +105,14 @@ func hasNameserver(file string) bool {
 	return false
 }
 
-// parseTaints reads taints as they are written: key=value:Effect or key:Effect.
+// parseTaints reads taints as they are written: key=value:Effect or key:Effect, several with commas between. As for the kubelet's flag, no
+// two may have one key and effect.
 func parseTaints(texts []string) ([]corev1.Taint, error) {
 	out := []corev1.Taint{}
-	for _, text := range texts {
+	if len(texts) == 0 {
+		return out, nil
+	}
+	for text := range strings.SplitSeq(strings.Join(texts, ","), ",") {
 		head, effect, found := strings.Cut(text, ":")
 		key, value, _ := strings.Cut(head, "=")
 		t := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
@@ -118,6 +123,9 @@ func parseTaints(texts []string) ([]corev1.Taint, error) {
 		}
 		if !found || key == "" {
 			return nil, fmt.Errorf("%q is not of the form key=value:Effect", text)
+		}
+		if slices.ContainsFunc(out, func(other corev1.Taint) bool { return other.MatchTaint(&t) }) {
+			return nil, fmt.Errorf("duplicated taints with the same key and effect: %s", text)
 		}
 		out = append(out, t)
 	}

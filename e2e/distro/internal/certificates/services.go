@@ -20,11 +20,11 @@ var (
 		"api-server":         {"client-kube-apiserver", "serving-kube-apiserver"},
 		"auth-proxy":         {"client-auth-proxy"},
 		"cloud-controller":   {flavour.Name("client-*-cloud-controller")},
-		"controller-manager": {"client-controller"},
+		"controller-manager": {"client-controller", "kube-controller-manager/kube-controller-manager"},
 		"etcd":               {"etcd/client", "etcd/server-client", "etcd/peer-server-client"},
 		// Here the API server's certificate is also the supervisor's.
 		flavour.Name("*-server"): nil,
-		"scheduler":              {"client-scheduler"},
+		"scheduler":              {"client-scheduler", "kube-scheduler/kube-scheduler"},
 		"supervisor":             {"client-supervisor"},
 	}
 	onAgents = map[string][]string{

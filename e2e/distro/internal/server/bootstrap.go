@@ -36,6 +36,9 @@ func (s *server) readBootstrap(ctx context.Context) error {
 	if len(changed) > 0 {
 		s.log.Info("Took files from the cluster's data", "files", changed)
 	}
+	if err == nil && s.Server == "" { // the others compare with the server they have joined at
+		err = s.takePasswords(files)
+	}
 	return err
 }
 
@@ -84,7 +87,7 @@ func (s *server) readShared() (bootstrap.Files, error) {
 		}
 		out[name] = raw
 	}
-	return out, nil
+	return out, s.addPasswords(out)
 }
 
 // errDatastore is in the error when etcd did not answer, which may be different a moment later: a member that joins or leaves costs the

@@ -54,6 +54,9 @@ func (s *server) makeCertificates(context.Context) error {
 	if err := s.writeTokens(); err != nil {
 		return err
 	}
+	if err := s.writePasswords(); err != nil {
+		return err
+	}
 	return s.writeKubeconfigs()
 }
 

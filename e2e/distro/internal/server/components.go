@@ -108,9 +108,9 @@ func (s *server) schedulerFlags() map[string]string {
 
 // controllerFlags are those that the controller manager and the scheduler have alike.
 func (s *server) controllerFlags(name, component, port string) map[string]string {
-	conf := s.data.Cred(name + ".kubeconfig")
+	conf, cert := s.data.Cred(name+".kubeconfig"), s.data.TLS(component, component)
 	return map[string]string{
 		"authentication-kubeconfig": conf, "authorization-kubeconfig": conf, "kubeconfig": conf, "bind-address": "127.0.0.1",
-		"secure-port": port, "profiling": "false", "cert-dir": s.data.TLS(component),
+		"secure-port": port, "profiling": "false", "tls-cert-file": cert + ".crt", "tls-private-key-file": cert + ".key",
 	}
 }

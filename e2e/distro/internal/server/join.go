@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/bootstrap"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -49,7 +50,7 @@ func (s *server) join(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.takePasswords(bootstrap.Files(bundle))
 }
 
 // fetch asks the server to join at until it answers. A member of the cluster that comes back goes on without an answer:

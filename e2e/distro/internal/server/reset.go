@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/bootstrap"
@@ -105,6 +106,9 @@ func (s *server) restore(ctx context.Context) error {
 		}
 	case !filepath.IsAbs(file):
 		file = s.data.Server(file) // k3s runs in this folder
+	}
+	if folder := s.scheduled().folder.Path; strings.HasSuffix(file, snapshot.Compressed) {
+		file = filepath.Join(folder, file) // as k3s has done since March 2026: https://github.com/k3s-io/k3s/issues/14526
 	}
 	fresh := s.data.Server("db", ".etcd-restore")
 	if err := os.RemoveAll(fresh); err != nil {

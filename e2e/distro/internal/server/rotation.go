@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -59,6 +60,12 @@ func (s *server) rotateToken(ctx context.Context, text string) error {
 	if files == nil {
 		return errors.New("the cluster's data is not in etcd yet")
 	}
+	content, err := s.rotatedPasswords(secret)
+	if err != nil {
+		return err
+	}
+	at := time.Now().UTC().Truncate(time.Second)
+	files[passwordsName], files[passwordsTime] = content, []byte(at.Format(time.RFC3339))
 	raw, err := bootstrap.Encode(files, secret)
 	if err != nil {
 		return err
@@ -83,7 +90,10 @@ func (s *server) rotateToken(ctx context.Context, text string) error {
 	s.tokens.Store(&now)
 	s.front.SetTokens(now.server, now.agent)
 	s.log.Info("The token is another one from now on")
-	return s.writeTokens()
+	if err := pki.WriteFile(s.passwordsFile(), content, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.Chtimes(s.passwordsFile(), at, at), s.writeTokens())
 }
 
 // rotated are the shared files that rotate-ca replaces, authorities without their endings.
@@ -107,6 +117,9 @@ func (s *server) answerAuthorities(w http.ResponseWriter, r *http.Request) {
 		if err != nil && force {
 			s.log.Warn("New authorities have faults, and are taken nevertheless", "faults", err)
 			err = nil
+		}
+		if err == nil {
+			err = s.addPasswords(files)
 		}
 		return true, err
 	})

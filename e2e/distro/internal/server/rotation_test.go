@@ -49,6 +49,30 @@ func newAuthority(t *testing.T, by pki.Authority) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
 }
 
+// TestPasswords: a server whose token of agents is not the one in the cluster's data starts once, and not again until its file is older.
+func TestPasswords(t *testing.T) {
+	if !inNetwork(t) {
+		return
+	}
+	dir := t.TempDir()
+	bringUp(t, load(t, dir, "--token=one", "--agent-token=two")).set.Stop()
+	bringUp(t, load(t, dir, "--token=one", "--agent-token=three")).set.Stop()
+	file := filepath.Join(dir, "server", "cred", "passwd")
+	start := func(written time.Time) error {
+		if err := os.Chtimes(file, written, written); err != nil {
+			t.Fatal(err)
+		}
+		s := newServer(discard, load(t, dir, "--token=one", "--agent-token=three"))
+		return errors.Join(s.readTokens(t.Context()), s.readBootstrap(t.Context()))
+	}
+	if err := start(time.Now().Add(time.Minute)); err == nil || !strings.Contains(err.Error(), "newer than datastore") {
+		t.Errorf("got %v", err)
+	}
+	if err := start(time.Unix(1, 0)); err != nil || !strings.HasPrefix(mustRead(t, file), "two,node,node,") {
+		t.Errorf("%v: the file has %s", err, mustRead(t, file))
+	}
+}
+
 func TestRotateTokenAndAuthorities(t *testing.T) {
 	if !inNetwork(t) {
 		return
@@ -66,6 +90,9 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 	if s.front.ServerToken != "new" || s.front.AgentToken != "new" ||
 		!strings.HasSuffix(strings.TrimSpace(mustRead(t, dir, "server", "token")), ":new") {
 		t.Error("the new token does not open the server")
+	}
+	if got := mustRead(t, dir, "server", "cred", "passwd"); !strings.Contains(got, "new,node,node,") || strings.Contains(got, "old,") {
+		t.Errorf("the passwords are %s", got)
 	}
 	s.set.Stop()
 	old := newServer(discard, load(t, dir, "--token=old"))

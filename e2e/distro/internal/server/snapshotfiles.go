@@ -200,10 +200,10 @@ func (s *server) snapshotFailed(f snapshot.File) {
 	s.faults = append(s.faults, f)
 }
 
-// inventory lists the files, and the snapshots that could not be taken not too long ago.
-func (s *server) inventory() (inventory, error) {
+// inventory lists the files of a folder, and the snapshots that could not be taken not too long ago.
+func (s *server) inventory(folder snapshot.Folder) (inventory, error) {
 	var inv inventory
-	files, err := s.scheduled().folder.List()
+	files, err := folder.List()
 	s.faultsMu.Lock()
 	defer s.faultsMu.Unlock()
 	var kept []snapshot.File
@@ -244,7 +244,7 @@ func (s *server) syncSnapshots(ctx context.Context, set snapshotSettings, delete
 	copied, listed := s.copies(ctx, set) // not with the lock: a bucket may take minutes to answer
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	inv, err := s.inventory()
+	inv, err := s.inventory(set.folder) // as k3s does: the folder that a command names is the only one that counts
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes etcd a cluster of this server alone with the data of a snapshot, and starts nothing: RUNTIME DATA_DIR [ARGUMENT...]. The arguments
-# are those of the distribution's command. What was there is kept beside it.
+# Makes etcd a cluster of this server alone with the data of a snapshot, and starts nothing: RUNTIME DATA_DIR FOLDER [ARGUMENT...]. The
+# arguments are those of the distribution's command. FOLDER is where the snapshots are. What was there is kept beside it.
 set -eu
 # RKE2 and k3s may be in /opt, which is in the PATH of no service.
 PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
-runtime=$1 data=$2
-shift 2
+runtime=$1 data=$2 folder=$3
+shift 3
 case "$runtime" in
     rke2) unit=rke2-server.service ;;
     *) unit=$runtime.service ;;
@@ -24,4 +24,32 @@ done
 # The manifests that the distribution brings are those of its version, which may be another one now.
 [ "$runtime" != rke2 ] || rm -f "$data"/server/manifests/rke2-*.yaml "$data"/agent/pod-manifests/*.yaml
 rm -f "$data/server/db/reset-flag" "$data/server/db/etcd/tombstone"
-exec "$runtime" server --cluster-reset --etcd-disable-snapshots=false "$@"
+
+# k3s and RKE2 put FOLDER before the path of an archive, also before a whole path (https://github.com/k3s-io/k3s/issues/14526; not before
+# March 2026). So the folder of the archive is there, too, until it is restored.
+from='' link=''
+for argument in "$@"; do
+    case $argument in
+    --cluster-reset-restore-path=/*/*.zip)
+        from=${argument#*=}
+        from=${from%/*}
+        ;;
+    --cluster-reset-restore-path=/*) ;;
+    --cluster-reset-restore-path=*.zip) from=$folder ;; # it is downloaded to there
+    esac
+done
+tidy() {
+    [ -n "$link" ] || return 0
+    rm -f "$link"
+    (cd "$folder" && rmdir -p "$(dirname "${from#/}")") 2>/dev/null || true
+}
+trap tidy EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+if [ -n "$from" ]; then
+    link=$folder$from
+    (umask 077 && mkdir -p "${link%/*}")
+    ln -sfn "$from" "$link"
+fi
+"$runtime" server --cluster-reset --etcd-disable-snapshots=false "$@"

@@ -15,10 +15,18 @@ earlier=$(mktemp)
 trap 'rm -f "$earlier"' EXIT
 ls "$folder" >"$earlier" 2>/dev/null || true
 "$runtime" etcd-snapshot save "$@"
+case " $* " in
+*" --etcd-snapshot-dir "*)
+    # The cluster lists the files of this folder now, instead of those that it has listed of this machine. It lists those of the folder of
+    # the configuration after each deletion, also of what is not there.
+    "$runtime" etcd-snapshot delete --etcd-s3=false "$name.none" >&2 || true
+    ;;
+esac
 
 refuse() {
     echo "snapshot $1 is damaged: $2; it is deleted" >&2
-    "$runtime" etcd-snapshot delete "${1##*/}" >&2 || rm -f "$1"
+    "$runtime" etcd-snapshot delete "${1##*/}" >&2 || true
+    rm -f "$1" # the command looks into the folder of the configuration
     exit 1
 }
 
