@@ -37,6 +37,9 @@ func TestBootstrapToken(t *testing.T) {
 	}
 	for name, userdata := range map[string]string{"short": "", "compressed": string(long)} {
 		data, err := bootstrapdata.Make(bootstrapdata.CloudConfig, script, userdata)
+		if err == nil && name == "compressed" {
+			data, err = bootstrapdata.Compress(data)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 		return nil, &bootstrapdata.InvalidError{Field: "spec.userdata", Detail: "machines of node drivers take user data in their machine " +
 			"configuration, in the field that the driver has for it; leave it empty, or remove userdata of the pool"}
 	}
-	data, err := r.pack(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
+	data, err := r.pack(format, script, s.bootstrap.Spec.Userdata.InlineUserdata, maxPlain(s.machine))
 	if err != nil {
 		return nil, err
 	}
@@ -76,21 +76,40 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 // keptData is of how many machines bootstrap data are kept. A machine that is made is reconciled some times within seconds.
 const keptData = 256
 
-// pack makes bootstrap data, or returns those that were made before from the same.
-func (r *Reconciler) pack(format bootstrapdata.Format, script []byte, userdata string) ([]byte, error) {
-	digest := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s%s", format, len(script), script, userdata))
+// pack makes bootstrap data, or returns those that were made before from the same. A cloud-config that is longer than limit is compressed;
+// 0 is no limit.
+func (r *Reconciler) pack(format bootstrapdata.Format, script []byte, userdata string, limit int) ([]byte, error) {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s%s", format, limit, len(script), script, userdata))
 	if data, ok := r.packed.Get(digest); ok {
 		return data.([]byte), nil
 	}
 	data, err := bootstrapdata.Make(format, script, userdata)
+	if err == nil && format == bootstrapdata.CloudConfig && limit > 0 && len(data) > limit {
+		data, err = bootstrapdata.Compress(data)
+	}
 	if err == nil {
 		r.packed.Add(digest, data)
 	}
 	return data, err
 }
 
+// infrastructureGroup is the API group of most infrastructure providers.
+const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
+
 // scriptGroups are the API groups of infrastructure providers whose machines run a shell script.
 var scriptGroups = []string{rkev1.GroupVersion.Group, crds.NodeDriverGroup, "elemental.cattle.io"}
+
+// plainLimits are how many bytes of user data clouds take, by the infrastructure machine of their provider, where that hands on any bytes.
+// The providers of GCP, Hetzner Cloud and Metal3 put user data into JSON as a text, and those of KubeVirt and Docker read it.
+var plainLimits = map[string]int{"AWSMachine": 16 << 10, "AzureMachine": 48_000, "OpenStackMachine": 48_000, "VSphereMachine": 48_000}
+
+// maxPlain is the size up to which a cloud-config for a machine is not compressed; 0 for any.
+func maxPlain(machine *clusterv1.Machine) int {
+	if machine.Spec.InfrastructureRef.APIGroup != infrastructureGroup {
+		return 0
+	}
+	return plainLimits[machine.Spec.InfrastructureRef.Kind]
+}
 
 // formatOf is the format of a machine's bootstrap data: that of the spec, or the default of its provider.
 func formatOf(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) bootstrapdata.Format {

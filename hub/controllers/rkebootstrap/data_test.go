@@ -62,3 +62,35 @@ func TestDataSecret(t *testing.T) {
 		})
 	}
 }
+
+// TestLongUserData: a document that its cloud takes only compressed is compressed for providers that hand on bytes. For others it stays the
+// text that they take it for, however long it is.
+func TestLongUserData(t *testing.T) {
+	s := &scope{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}
+	s.bootstrap, s.machine = testObjects()
+	r := &Reconciler{packed: lru.New(8)}
+	for _, tt := range []struct {
+		kind     string
+		commands int
+		packed   bool
+	}{
+		{"AWSMachine", 1, false},
+		{"AWSMachine", 300, true},
+		{"VSphereMachine", 300, false},
+		{"VSphereMachine", 3000, true},
+		{"GCPMachine", 3000, false},
+		{"HCloudMachine", 3000, false},
+		{"Metal3Machine", 3000, false},
+		{"KubevirtMachine", 3000, false},
+	} {
+		s.machine.Spec.InfrastructureRef.APIGroup, s.machine.Spec.InfrastructureRef.Kind = infrastructureGroup, tt.kind
+		s.bootstrap.Spec.Userdata.InlineUserdata = "runcmd:\n" + strings.Repeat("- echo one of many\n", tt.commands)
+		got, err := r.dataSecret(s, []install.Var{{Name: install.VarServer, Value: "https://hub.example.com"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if packed := !strings.HasPrefix(string(got.Data["value"]), "#cloud-config\n"); packed != tt.packed {
+			t.Errorf("%s, %d bytes: compressed is %t", tt.kind, len(got.Data["value"]), packed)
+		}
+	}
+}

@@ -93,6 +93,10 @@ func Make(format Format, script []byte, userdata string) ([]byte, error) {
 		Detail: fmt.Sprintf("%q is no format; write cloud-config, script or ignition", string(format))}
 }
 
+// Compress compresses a cloud-config as a whole, which cloud-init undoes. It is for providers that hand bytes on as they are: others take
+// the document for a text, which would be damaged, or read it.
+func Compress(cloudConfig []byte) ([]byte, error) { return gzipped(cloudConfig) }
+
 // InvalidError tells what of an RKEBootstrap has to be written otherwise before there can be bootstrap data. It never quotes user data,
 // which may hold passwords.
 type InvalidError struct {

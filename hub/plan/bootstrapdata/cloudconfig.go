@@ -13,9 +13,6 @@ import (
 const (
 	// scriptPath is where cloud-init puts the install script.
 	scriptPath = "/usr/local/custom_script/install.sh"
-	// maxPlain is the size up to which a document stays readable: the least that a cloud takes as user data (EC2), and what providers that
-	// look into it can read. Beyond it is compressed whole, which cloud-init undoes.
-	maxPlain = 16 << 10
 
 	cloudConfigHeader = "#cloud-config"
 	// jinjaHeader asks cloud-init to fill the document in first.
@@ -52,10 +49,7 @@ func cloudConfig(script []byte, userdata string) ([]byte, error) {
 	if err := errors.Join(encoder.Encode(root), encoder.Close()); err != nil {
 		return nil, fmt.Errorf("encoding the cloud-config: %w", err)
 	}
-	if b.Len() <= maxPlain {
-		return b.Bytes(), nil
-	}
-	return gzipped(b.Bytes())
+	return b.Bytes(), nil
 }
 
 // otherForms are the beginnings of what cloud-init takes beside a cloud-config, and that cannot be merged with one.

@@ -133,7 +133,7 @@ func TestCloudConfigKeepsText(t *testing.T) {
 	}
 }
 
-// TestSize: what EC2 takes is 16 KiB. The install script and an ordinary document stay readable below it, more is compressed.
+// TestSize: what EC2 takes is 16 KiB. The install script and an ordinary document stay readable below it, more can be compressed.
 func TestSize(t *testing.T) {
 	full, err := install.CompactScript(install.Var{Name: install.VarServer, Value: "https://hub.example.com"},
 		install.Var{Name: install.VarCAChecksum, Value: strings.Repeat("a", 64)},
@@ -152,6 +152,12 @@ func TestSize(t *testing.T) {
 
 	data, err = Make(CloudConfig, full, "hostname: one\nruncmd:\n"+strings.Repeat("- echo the same again and again\n", 500))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(data, []byte("#cloud-config\n")) {
+		t.Errorf("a large document begins with %q", data[:16])
+	}
+	if data, err = Compress(data); err != nil {
 		t.Fatal(err)
 	}
 	_, document := read(t, data)
