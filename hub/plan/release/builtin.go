@@ -24,7 +24,7 @@ type builtin struct {
 	Server map[ArgType][]string `json:"server"`
 	Since  map[string]int       `json:"since"`
 	Until  map[string]int       `json:"until"`
-	// SincePatch holds, by argument and minor, the first patch release that has the argument.
+	// SincePatch holds, by argument or feature and by minor, the first patch release that has it.
 	SincePatch map[string]map[int]int `json:"sincePatch"`
 	Features   map[string]span        `json:"features"`
 
@@ -103,7 +103,7 @@ func (c builtin) release(full string, v version, minor int) Release {
 	r := Release{Version: full, Runtime: v.runtime, Minor: v.minor, AgentArgs: args.agent, ServerArgs: args.server}
 	for name, s := range c.Features {
 		// The ranges of features are of all minors, also those whose arguments are not known.
-		if s.has(v.minor) {
+		if s.has(v.minor) && c.hasPatch(name, v.minor, v.patch) {
 			r.Features = append(r.Features, name)
 		}
 	}
@@ -121,7 +121,7 @@ func (c builtin) fill(into map[string]ArgType, from map[ArgType][]string, minor,
 	}
 }
 
-// hasPatch reports whether a patch release of a minor has an argument that came with a patch release; all others have been there before.
+// hasPatch reports whether a patch release of a minor has what came with a patch release; all else has been there before.
 func (c builtin) hasPatch(name string, minor, patch int) bool {
 	since, limited := c.SincePatch[name]
 	if !limited {

@@ -40,6 +40,16 @@ const RotateEncryptionKeys = "rotate-encryption-keys"
 // RotateToken is the feature of replacing the server token of a running cluster.
 const RotateToken = "rotate-token"
 
+// ComponentCertificates is the feature of serving certificates of the controller manager and the scheduler that the distribution makes: it
+// gives them a tls-cert-file, with which a cert-dir has no effect.
+const ComponentCertificates = "component-certificates"
+
+// PlainProfiles is the feature of profiles without a version of the benchmark: cis and etcd, and no cis-1.23 any more.
+const PlainProfiles = "plain-profiles"
+
+// RegistryPath is the feature of a system-default-registry with a path behind the host. A release without it does not start with one.
+const RegistryPath = "registry-path"
+
 // Release is what one version accepts. Releases share their maps, which must not be changed.
 type Release struct {
 	// Version is the whole version, as in "v1.36.3+k3s1".

@@ -81,7 +81,14 @@ func TestArg(t *testing.T) {
 		"argument of the other runtime":                  {"v1.36.3+k3s1", "cni", true, ""},
 		"argument of rke2":                               {"v1.36.3+rke2r1", "cni", true, List},
 		"argument that comes later":                      {"v1.33.3+rke2r1", "etcd-s3-retention", true, ""},
-		"argument that came":                             {"v1.34.0+rke2r1", "etcd-s3-retention", true, Int},
+		"argument that came":                             {"v1.33.4+rke2r1", "etcd-s3-retention", true, Int},
+		"argument that came before the next minor":       {"v1.34.0+k3s1", "etcd-s3-retention", true, Int},
+		"argument of three older minors, before it came": {"v1.35.2+rke2r1", "prime", true, ""},
+		"argument of three older minors":                 {"v1.35.3+rke2r1", "prime", true, Bool},
+		"argument of three older minors, in the next":    {"v1.36.0+rke2r1", "prime", true, Bool},
+		"argument that k3s does not show, on an agent":   {"v1.36.3+k3s1", "airgap-extra-registry", false, List},
+		"argument that RKE2 does not show, on an agent":  {"v1.33.0+rke2r1", "airgap-extra-registry", false, List},
+		"argument of the log that RKE2 does not show":    {"v1.36.3+rke2r1", "v", false, Int},
 		"argument that comes with a later patch release": {"v1.35.6+k3s1", "helm-controller-arg", true, ""},
 		"argument that came with a patch release":        {"v1.35.7+rke2r1", "helm-controller-arg", true, List},
 		"patch release of a minor after those listed":    {"v1.99.0+k3s1", "helm-controller-arg", true, List},
@@ -98,6 +105,22 @@ func TestArg(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, ok, tc.want)
 			}
 		})
+	}
+}
+
+// TestFeatureOfPatch: a feature may have come with patch releases of several minors, as arguments do.
+func TestFeatureOfPatch(t *testing.T) {
+	for version, want := range map[string]bool{
+		"v1.32.9+rke2r1": false, "v1.33.9+rke2r1": false, "v1.33.10+rke2r1": true, "v1.34.5+rke2r1": false, "v1.34.6+rke2r3": true,
+		"v1.35.2+rke2r1": false, "v1.35.3+rke2r1": true, "v1.36.0+rke2r1": true, "v1.99.0+rke2r1": true, "v1.33.0+k3s1": true,
+	} {
+		r, err := Lookup(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Has(RegistryPath) != want {
+			t.Errorf("%s has the features %v", version, r.Features)
+		}
 	}
 }
 
