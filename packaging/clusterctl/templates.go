@@ -35,7 +35,7 @@ func ClusterTemplates() (map[string][]byte, error) {
 		}
 		var content bytes.Buffer
 		parameters := map[string]any{
-			"Cluster": flavor.cluster, "Machine": flavor.machine,
+			"Cluster": flavor.cluster, "Machine": flavor.machine, "AnonymousHealth": flavor.cluster == "AzureCluster",
 			"Templates": []machineTemplate{
 				{Name: "control-plane", Variable: "CONTROL_PLANE", Profile: "control-plane.cluster-api-provider-aws.sigs.k8s.io"},
 				{Name: "worker", Variable: "NODE", Profile: "nodes.cluster-api-provider-aws.sigs.k8s.io"},

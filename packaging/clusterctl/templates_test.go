@@ -43,6 +43,19 @@ func TestClusterTemplates(t *testing.T) {
 	checkTemplates(t, nil)
 }
 
+// TestHealthChecks: only the load balancer of Azure has the API server asked without a credential.
+func TestHealthChecks(t *testing.T) {
+	files, err := ClusterTemplates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if is, want := strings.Contains(string(content), "anonymous-auth=true"), name == "cluster-template-azure.yaml"; is != want {
+			t.Errorf("%s: anonymous requests are let in: %t", name, is)
+		}
+	}
+}
+
 // checkTemplates has clusterctl generate a cluster of each flavor, and validates the objects with the definitions of Drover, Cluster API
 // and the given ones of providers; without any, those of providers are left out. References must lead to objects of the same file.
 func checkTemplates(t *testing.T, providers []*apiextensionsv1.CustomResourceDefinition) {

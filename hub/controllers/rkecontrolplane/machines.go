@@ -63,6 +63,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		m.report, m.reportErr = m.known.report, m.known.reportErr
 		m.readInputs(s)
 		m.state = machinestate.OfReport(m.machine, m.bootstrap, m.secret, m.report)
+		m.useMetal3(s)
 		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
 		m.inputs.Applied = m.report.Status.State == plans.StateSucceeded
 		s.machines = append(s.machines, m)

@@ -71,8 +71,8 @@ func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControl
 
 // secrets are the values in plans that come from Secrets.
 func (s *scope) secrets() [][]byte {
-	out := [][]byte{[]byte(s.tokens.Server), []byte(s.tokens.Agent), []byte(s.tokens.NewServer), []byte(s.agentToken),
-		s.inputs.CA.Server.Key, s.inputs.CA.Client.Key}
+	out := [][]byte{[]byte(s.tokens.Server), []byte(s.tokens.Agent), []byte(s.tokens.NewServer), []byte(s.tokens.NewAgent),
+		[]byte(s.agentToken), s.inputs.CA.Server.Key, s.inputs.CA.Client.Key}
 	for ref, object := range s.inputs.Objects {
 		if ref.Kind == render.KindSecret {
 			for _, value := range object.Data {

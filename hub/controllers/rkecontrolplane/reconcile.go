@@ -38,6 +38,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		findCluster,
 		r.findInfraCluster,
 		r.loadMachines,
+		r.findMetal3,
 		waitForInfrastructure,
 		r.findManagement,
 		r.findRelease,

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,9 +47,11 @@ type scope struct {
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
 	// MachineDeployments for control plane machines. loaded is set once both were read (loadMachines), live once those of servers were read
 	// past the cache (planLive).
+	// metal3 are the Metal3Machines of Machines, by UID, that are not provisioned yet (findMetal3).
 	// others are Machines of the cluster without one. allStates is what states has returned last.
 	machines     []*machine
 	allStates    []rollout.Machine
+	metal3       map[string]*unstructured.Unstructured
 	others       []*clusterv1.Machine
 	poolReplicas int32
 	// missing are MachineDeployments of which fewer Machines exist than they ask for (loadMachines).

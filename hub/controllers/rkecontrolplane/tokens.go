@@ -28,7 +28,7 @@ const (
 func (s *scope) setTokens(secret *corev1.Secret) {
 	s.tokenSecret = secret
 	s.tokens = render.Tokens{Server: string(secret.Data[serverTokenKey]), Agent: string(secret.Data[agentTokenKey]),
-		NewServer: string(secret.Data[newServerTokenKey])}
+		NewServer: string(secret.Data[newServerTokenKey]), NewAgent: string(secret.Data[newAgentTokenKey])}
 }
 
 // rotateTokens makes the tokens of a TokenRotation that has begun, and makes them the cluster's once the leader has its step behind it,

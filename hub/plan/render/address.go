@@ -12,11 +12,16 @@ import (
 
 // JoinURL is where other machines join a server at this address.
 func JoinURL(c Cluster, address string) string {
-	port := c.names().SupervisorPort
+	return "https://" + net.JoinHostPort(address, strconv.Itoa(supervisorPort(c)))
+}
+
+// supervisorPort is the TCP port at which servers take machines and commands of the distribution; k3s has it in common with the Kubernetes
+// API.
+func supervisorPort(c Cluster) int {
 	if c.Release.Runtime == release.K3s {
-		port = APIPort(c)
+		return APIPort(c)
 	}
-	return "https://" + net.JoinHostPort(address, strconv.Itoa(port))
+	return c.names().SupervisorPort
 }
 
 // listenPort is the argument with the port of the Kubernetes API. Only k3s has it.
@@ -47,24 +52,38 @@ func (b *builder) checkListenPort() {
 	}
 }
 
-// loopback is the address at which probes reach the machine's own components: what the cluster prefers, or else that of IPv6 where its
-// Services have nothing else.
+// loopback is the address at which probes reach the machine's own components: what the cluster prefers, or else that of the one family in
+// which the distributions have them listen.
 func (b *builder) loopback() string {
 	var stack string
 	if n := b.Cluster.Spec.Networking; n != nil {
 		stack = n.StackPreference
 	}
-	switch stack {
-	case "ipv6":
+	switch {
+	case stack == "ipv6", stack == "" && b.listensOn6():
 		return "[::1]"
-	case "dual":
+	case stack == "dual":
 		return "localhost"
-	case "":
-		if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 && !slices.ContainsFunc(cidrs, func(c string) bool { return !prefix6(c) }) {
-			return "[::1]"
-		}
 	}
 	return "127.0.0.1"
+}
+
+// listensOn6 reports whether the components of the machine listen on ::1, and not on 127.0.0.1: the first range of the Services is one of
+// IPv6. Without ranges in the configuration, the distributions choose those of the family of the machine's first address.
+func (b *builder) listensOn6() bool {
+	if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 {
+		return prefix6(cidrs[0])
+	}
+	ips := b.args.words("node-ip")
+	if len(ips) == 0 {
+		ips = b.internalIPs(false)
+	}
+	return len(ips) > 0 && is6(ips[0])
+}
+
+// internalIPs are the machine's internal addresses that its Node can have, those of one family first.
+func (b *builder) internalIPs(sixFirst bool) []string {
+	return byFamily(slices.DeleteFunc(slices.Clone(b.Machine.InternalAddresses), notIP), sixFirst)
 }
 
 // addAddresses tells the distribution the addresses that the machine's owner gave. Without any, the distribution finds its own.
@@ -75,16 +94,16 @@ func (b *builder) addAddresses() {
 	if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 {
 		sixFirst = prefix6(cidrs[0])
 	}
-	internal := byFamily(slices.DeleteFunc(slices.Clone(m.InternalAddresses), notIP), sixFirst)
-	b.args.extend("node-ip", missing(b.args.list("node-ip"), internal)...)
+	b.args.extend("node-ip", otherFamilies(b.args.words("node-ip"), b.internalIPs(sixFirst))...)
 	ips := b.args.words("node-ip")
+	b.checkFamilies(ips)
 
 	own := func(a string) bool { return slices.Contains(ips, a) || linkLocal(a) }
 	external := slices.DeleteFunc(byFamily(m.Addresses, sixFirst), own)
 	// Without an internal address the kubelet would detect one and might take the external one, which the Node then had twice.
 	if b.args.text("cloud-provider-name") == "" && len(ips) > 0 {
 		addresses := slices.DeleteFunc(slices.Clone(external), notIP)
-		b.args.extend("node-external-ip", missing(b.args.list("node-external-ip"), addresses)...)
+		b.args.extend("node-external-ip", missing(b.args.words("node-external-ip"), addresses)...)
 	}
 	if !m.server() {
 		return
@@ -93,7 +112,7 @@ func (b *builder) addAddresses() {
 		b.args["advertise-address"] = ips[0]
 	}
 	// Whatever the hub or another machine may call this server by must be in its certificate.
-	sans := slices.Clone(external)
+	sans := slices.Concat(external, b.internalIPs(sixFirst))
 	if m.ControlPlane {
 		sans = append(sans, strings.Trim(b.Cluster.Endpoint, "[]"), m.DetectedAddress)
 		if b.Cluster.Spec.LocalClusterAuthEndpoint.Enabled {
@@ -101,7 +120,24 @@ func (b *builder) addAddresses() {
 		}
 	}
 	sans = slices.DeleteFunc(sans, func(s string) bool { return s == "" || own(s) })
-	b.args.extend("tls-san", missing(b.args.list("tls-san"), sans)...)
+	b.args.extend("tls-san", missing(b.args.words("tls-san"), sans)...)
+}
+
+// checkFamilies refuses addresses of a Node that lack a family of the Pods' ranges: the distributions end at each start with them. Without
+// any address, they look for those of the host.
+func (b *builder) checkFamilies(ips []string) {
+	if len(ips) == 0 || b.Machine.windows() {
+		return
+	}
+	for _, cidr := range b.all.words("cluster-cidr") {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || slices.ContainsFunc(ips, func(ip string) bool { return is6(ip) == prefix.Addr().Is6() }) {
+			continue
+		}
+		b.problems.fail("machine "+b.Machine.Name, "has the internal addresses %s only, and none of the family of %s, which is in %s; "+
+			"set annotation rke.cattle.io/internal-address of its RKEBootstrap to addresses of all families",
+			strings.Join(ips, ", "), cidr, b.fieldOf("cluster-cidr"))
+	}
 }
 
 // authEndpointHost is the name of the authorized cluster endpoint as it is in certificates, without the port that may follow it.
@@ -142,6 +178,17 @@ func byFamily(addresses []string, sixFirst bool) []string {
 func is6(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && a.Is6()
+}
+
+// otherFamilies returns the first address of each family of which there is none in have: a kubelet takes one address of each only.
+func otherFamilies(have, add []string) []string {
+	var out []string
+	for _, address := range add {
+		if !slices.ContainsFunc(slices.Concat(have, out), func(other string) bool { return is6(other) == is6(address) }) {
+			out = append(out, address)
+		}
+	}
+	return out
 }
 
 // linkLocal tells of an address that no other machine can use.

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/operation"
 )
 
 func TestJoinURL(t *testing.T) {
@@ -19,6 +21,28 @@ func TestJoinURL(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestSupervisorPort: whatever runs on a server and asks that server uses the port that the cluster has chosen.
+func TestSupervisorPort(t *testing.T) {
+	for version, want := range map[string]string{k3s: ":7443", rke2: ":9345"} {
+		in := machineOf(t, version, "a", "ei")
+		in.Machine.DetectedAddress, in.Cluster.Tokens.NewServer = "", "new"
+		in.Cluster.Spec.MachineGlobalConfig = config(t, `{"https-listen-port": 7443}`)
+		plan, _ := Plan(in)
+		if len(plan.PeriodicInstructions) == 0 || !strings.Contains(plan.PeriodicInstructions[0].Args[1], "https://localhost"+want+"/db/info") {
+			t.Errorf("%s: it tells its address with %+v", version, plan.PeriodicInstructions)
+		}
+		for _, task := range []operation.TaskName{operation.TaskRotateKeys, operation.TaskVerifyKeys, operation.TaskRotateToken} {
+			op := &operationv1.EncryptionKeyRotation{}
+			op.UID = "u1"
+			with := WithTask(in.Cluster, in.Machine, plan, op, operation.Task{Step: "s", Name: task})
+			last := with.Instructions[len(with.Instructions)-1]
+			if !slices.ContainsFunc(last.Args, func(arg string) bool { return strings.HasPrefix(arg, "https://127.0.0.1"+want) }) {
+				t.Errorf("%s: %s runs with %v", version, task, last.Args[3:])
+			}
 		}
 	}
 }
@@ -65,6 +89,115 @@ func TestAuthEndpointName(t *testing.T) {
 		warns := slices.ContainsFunc(problems, func(p Problem) bool { return p.Field == "spec.localClusterAuthEndpoint.fqdn" && !p.Kept })
 		if warns != (want == "") || problems.Err() != nil {
 			t.Errorf("%s: problems %+v", fqdn, problems)
+		}
+	}
+}
+
+// TestNodeIPFamilies: k3s and RKE2 end at each start if a Node has no address of a family that its Pods have.
+func TestNodeIPFamilies(t *testing.T) {
+	const dual = `{"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": "10.43.0.0/16,fd00::/112"}`
+	for name, tc := range map[string]struct {
+		roles, config string
+		internal      []string
+		want          string
+	}{
+		"one of two":     {"ec", dual, []string{"10.0.0.5"}, "machine a: has the internal addresses 10.0.0.5 only, and none of"},
+		"of a worker":    {"w", dual, []string{"fd00::5"}, "none of the family of 10.42.0.0/16"},
+		"both":           {"ec", dual, []string{"10.0.0.5", "fd00::5"}, ""},
+		"not known":      {"ec", dual, nil, ""},
+		"more than that": {"ec", `{"cluster-cidr": "10.42.0.0/16"}`, []string{"10.0.0.5", "fd00::5"}, ""},
+		"other family":   {"ec", `{"cluster-cidr": "10.42.0.0/16"}`, []string{"fd00::5"}, "none of the family of 10.42.0.0/16"},
+		"no range":       {"ec", `{}`, []string{"fd00::5"}, ""},
+	} {
+		in := machineOf(t, k3s, "a", tc.roles)
+		in.Cluster.Spec.MachineGlobalConfig, in.Machine.InternalAddresses = config(t, tc.config), tc.internal
+		_, problems := Plan(in)
+		if err := problems.Err(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestNodeIPs: a kubelet does not start with two addresses of one family. A server is reached by the other ones, too.
+func TestNodeIPs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config        string
+		internal      []string
+		want, missing []string
+	}{
+		"two of IPv4": {`{}`, []string{"10.0.0.5", "10.1.0.5"}, []string{"10.0.0.5"}, []string{"10.1.0.5"}},
+		"four": {`{}`, []string{"10.0.0.5", "fd00::5", "fd01::5", "10.1.0.5"}, []string{"10.0.0.5", "fd00::5"},
+			[]string{"10.1.0.5", "fd01::5"}},
+		"of the configuration":   {`{"node-ip": "10.2.0.5"}`, []string{"10.0.0.5"}, []string{"10.2.0.5"}, []string{"10.0.0.5"}},
+		"one of each":            {`{}`, []string{"fd00::5", "10.0.0.5"}, []string{"10.0.0.5", "fd00::5"}, nil},
+		"another family as well": {`{"node-ip": ["10.2.0.5"]}`, []string{"fd00::5"}, []string{"10.2.0.5", "fd00::5"}, nil},
+	} {
+		in := machineOf(t, k3s, "a", "ec")
+		in.Cluster.Spec.MachineGlobalConfig, in.Machine.InternalAddresses = config(t, tc.config), tc.internal
+		plan, _ := Plan(in)
+		if internal, _ := NodeAddresses(plan); !slices.Equal(internal, tc.want) {
+			t.Errorf("%s: the Node has the addresses %v, want %v", name, internal, tc.want)
+		}
+		file := fileOf(t, plan, "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml")
+		_, names, _ := strings.Cut(file, "tls-san")
+		for _, address := range tc.missing {
+			if !strings.Contains(names, `"`+address+`"`) {
+				t.Errorf("%s: the certificate is not for %s", name, address)
+			}
+		}
+	}
+}
+
+// TestAddressesOnce: an address that the configuration names in a text with several is not added again; a Node cannot have it twice.
+func TestAddressesOnce(t *testing.T) {
+	in := machineOf(t, k3s, "a", "ecw")
+	in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-ip": "10.0.0.5,fd00::5", "node-external-ip": "203.0.113.5,2001:db8::5"}`)
+	in.Machine.InternalAddresses, in.Machine.Addresses = []string{"fd00::5", "10.0.0.5"}, []string{"2001:db8::5", "203.0.113.5"}
+	plan, _ := Plan(in)
+	internal, external := NodeAddresses(plan)
+	if !slices.Equal(internal, []string{"10.0.0.5", "fd00::5"}) || !slices.Equal(external, []string{"203.0.113.5", "2001:db8::5"}) {
+		t.Errorf("the Node has the addresses %v and %v", internal, external)
+	}
+}
+
+// TestLoopback: etcd, kubelet, controller manager and scheduler answer in one family only, that of the first range of the Services or,
+// without ranges, of the machine's first address. Calico answers at localhost.
+func TestLoopback(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config    string
+		addresses []string
+		want      string
+	}{
+		"no address":             {`{}`, nil, "127.0.0.1"},
+		"address of IPv4":        {`{}`, []string{"10.0.0.5"}, "127.0.0.1"},
+		"addresses of both":      {`{}`, []string{"fd00::5", "10.0.0.5"}, "127.0.0.1"},
+		"address of IPv6":        {`{}`, []string{"fe80::5", "fd00::5"}, "[::1]"},
+		"argument of IPv6 first": {`{"node-ip": "fd00::5,10.0.0.5"}`, []string{"10.0.0.5"}, "[::1]"},
+		"Services of IPv4 first": {`{"service-cidr": "10.43.0.0/16,fd00::/112"}`, []string{"fd00::5", "10.0.0.5"}, "127.0.0.1"},
+		"Services of IPv6 first": {`{"service-cidr": ["fd00::/112", "10.43.0.0/16"]}`, []string{"10.0.0.5", "fd00::5"}, "[::1]"},
+		"Services of IPv6":       {`{"service-cidr": "fd00::/112"}`, nil, "[::1]"},
+	} {
+		in := machineOf(t, rke2, "a", "ecw")
+		in.Cluster.Spec.MachineGlobalConfig = config(t, tc.config)
+		in.Cluster.Spec.LocalClusterAuthEndpoint.Enabled = true
+		in.Machine.InternalAddresses = tc.addresses
+		plan, problems := Plan(in)
+		if err := problems.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		calico := strings.Replace(tc.want, "[::1]", "localhost", 1)
+		for probe, want := range map[string]string{
+			"etcd": "http://" + tc.want + ":2381/health", "kubelet": "http://" + tc.want + ":10248/healthz",
+			"kube-controller-manager": "https://" + tc.want + ":10257/healthz", "kube-scheduler": "https://" + tc.want + ":10259/healthz",
+			"calico": "http://" + calico + ":9099/liveness",
+		} {
+			if got := plan.Probes[probe].HTTPGet.URL; got != want {
+				t.Errorf("%s: %s is probed at %s, want %s", name, probe, got, want)
+			}
+		}
+		webhook := fileOf(t, plan, "/var/lib/rancher/rke2/kube-api-authn-webhook.yaml")
+		if !strings.Contains(webhook, "http://"+tc.want+":6440/") {
+			t.Errorf("%s: the Kubernetes API asks %s", name, webhook)
 		}
 	}
 }

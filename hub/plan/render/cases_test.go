@@ -137,7 +137,7 @@ func clusterCases(t testing.TB) map[string]func(*Inputs) (string, string) {
 		},
 		"s3-without-credential": func(in *Inputs) (string, string) {
 			in.Cluster.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Bucket: "b", SkipSSLVerify: true, Retention: 3}}
-			return "v1.33.5+rke2r1", "e"
+			return "v1.33.3+rke2r1", "e"
 		},
 		"s3-broken": func(in *Inputs) (string, string) {
 			in.Cluster.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{CloudCredentialName: "half", Endpoint: "https://s3.example.com"}}

@@ -55,7 +55,7 @@ func (t *taskBuilder) rotateCertificates() plans.Instruction {
 }
 
 // certificateFiles are the certificates of services that the machine may have, and what has to be removed to have others made: the
-// self-signed certificates of components in a folder of the hub's own, which RKE2 and k3s do not know, and on RKE2 what is made of them.
+// serving certificates of components, which RKE2 and k3s do not know before v1.33.1, and on RKE2 what is made of them.
 func (t *taskBuilder) certificateFiles(services []operationv1.CertificateService) (certificates, removals []string) {
 	tls, agent, runtime := t.dataDir+"/server/tls/", t.dataDir+"/agent/", t.Cluster.names().Runtime
 	for _, service := range services {

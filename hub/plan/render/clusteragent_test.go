@@ -63,6 +63,24 @@ func TestNodeTaints(t *testing.T) {
 	}
 }
 
+// TestTaintsOnce: a kubelet does not start with two taints of one key and effect.
+func TestTaintsOnce(t *testing.T) {
+	const etcd, controlPlane = "node-role.kubernetes.io/etcd", "node-role.kubernetes.io/control-plane"
+	in := machineOf(t, rke2, "a", "ec")
+	in.Machine.NodeTaints = []corev1.Taint{{Key: controlPlane, Value: "mine", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoExecute}}
+	in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-taint": ["`+etcd+`=true:NoExecute"], "node-taint+": "dedicated:NoSchedule"}`)
+	var got []string
+	for _, taint := range NodeTaints(in.Cluster, in.Machine) {
+		got = append(got, taint.ToString())
+	}
+	want := []string{etcd + "=true:NoExecute", "dedicated=db:NoExecute", controlPlane + "=mine:NoSchedule", "dedicated:NoSchedule"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestVariableNames: with a name that Kubernetes does not take, the API server would refuse the cluster-agent's Deployment, and the cluster
 // would never connect.
 func TestVariableNames(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 func (b *builder) addConfig() {
 	b.checkListenPort()
 	b.checkUnchangeable()
+	b.checkStart()
 	b.addEtcdArgs()
 	b.checkSnapshotSchedule()
 	b.addRoleArgs()
@@ -134,13 +135,20 @@ func (b *builder) systemRegistry() string {
 	return b.Cluster.Settings.SystemDefaultRegistry
 }
 
-// checkRegistry refuses a registry of the cluster's own with which no image has a valid name.
+// checkRegistry refuses a registry of the cluster's own with which no image has a valid name, and one, also of the hub, with which a server
+// of this release would not start.
 func (b *builder) checkRegistry() {
 	const arg = "system-default-registry"
 	registry, _ := b.all[arg].(string)
 	if err := settings.CheckRegistry(registry); err != nil {
 		b.problems.fail(b.fieldOf(arg), "%s", err)
+		return
 	}
+	if b.Cluster.Spec.UnmanagedConfig || !strings.Contains(b.systemRegistry(), "/") || b.Cluster.Release.Has(release.RegistryPath) {
+		return
+	}
+	b.problems.fail(b.fieldOf(arg), "%s %s takes a host without a path only, and not %q; set it to one here, or use a newer version",
+		b.Cluster.Release.Runtime, b.Cluster.Release.Version, b.systemRegistry())
 }
 
 // component is a part of the control plane that serves its health on a port of its own with a certificate of its own.
@@ -160,11 +168,17 @@ func (b *builder) certDir(c component) string {
 	return b.dataDir + "/server/tls/" + c.name
 }
 
-// keepsCertificate reports whether the hub says where a component keeps its serving certificate: the cluster's configuration does not.
+// keepsCertificate reports whether a component keeps its serving certificate in the folder of the hub and of the distribution: the
+// cluster's configuration has it nowhere else.
 func (b *builder) keepsCertificate(c component) bool {
 	_, ownFile := b.args.option(c.arg, "tls-cert-file")
-	_, ownDir := b.args.option(c.arg, "cert-dir")
-	return !ownFile && !ownDir
+	return !ownFile && (!b.ownCertDir(c) || b.Cluster.Release.Has(release.ComponentCertificates))
+}
+
+// ownCertDir reports whether the arguments of a component have a cert-dir.
+func (b *builder) ownCertDir(c component) bool {
+	_, own := b.args.option(c.arg, "cert-dir")
+	return own
 }
 
 // addComponentArgs makes controller manager and scheduler keep their serving certificates where probes find them.
@@ -173,7 +187,7 @@ func (b *builder) addComponentArgs() {
 		return
 	}
 	for _, c := range components {
-		if b.keepsCertificate(c) {
+		if b.keepsCertificate(c) && !b.ownCertDir(c) {
 			b.args.extend(c.arg, "cert-dir="+b.certDir(c))
 		}
 		if b.Cluster.Release.Runtime == release.RKE2 {

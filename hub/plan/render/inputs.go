@@ -80,8 +80,8 @@ type BootstrapSecret struct {
 type Tokens struct {
 	// Server lets a machine join as a server, Agent only as an agent.
 	Server, Agent string
-	// NewServer is the one that replaces Server when a TokenRotation has gone through; empty for none.
-	NewServer string
+	// NewServer and NewAgent are those that replace Server and Agent when a TokenRotation has gone through; empty for none.
+	NewServer, NewAgent string
 }
 
 // CA holds the cluster's certificate authorities. Either is empty where the cluster made its own.

@@ -41,7 +41,8 @@ func (b *builder) addManifests() {
 // maxManifest is how many bytes a document of a manifest may have with all aliases written out.
 const maxManifest = 8 << 20
 
-// checkManifest reports a manifest that cannot be read: the distribution applies nothing of it, and says so in its journal only.
+// checkManifest reports a manifest that cannot be read: the distribution applies nothing of it, and says so in its journal only. If it has
+// been started with it, it also applies all other manifests again, every 15 seconds.
 func (b *builder) checkManifest(field, manifest string) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
 	for i := 1; ; i++ {
@@ -54,13 +55,26 @@ func (b *builder) checkManifest(field, manifest string) {
 		}
 		if err == nil {
 			var content any
-			err = yaml.Unmarshal(document, &content)
+			if err = yaml.Unmarshal(document, &content); err == nil && !isObject(content) {
+				err = errors.New("it has no apiVersion and kind")
+			}
 		}
 		if err != nil {
-			b.problems.doubt(field, "is no YAML, so that nothing of it is applied: document %d: %s", i, err)
+			b.problems.doubt(field, "is no manifest, so that nothing of it is applied: document %d: %s", i, err)
 			return
 		}
 	}
+}
+
+// isObject reports whether a document of a manifest is an object of Kubernetes, or empty.
+func isObject(document any) bool {
+	if document == nil {
+		return true
+	}
+	object, _ := document.(map[string]any)
+	version, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	return version != "" && kind != ""
 }
 
 // addSnapshotMetadata adds a ConfigMap whose content the distribution keeps in every snapshot.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnreadableManifest: the distribution applies nothing of a manifest that is no YAML, and reports that to nobody.
+// TestUnreadableManifest: the distribution applies nothing of a manifest with a document that is no YAML, or no object, and reports that
+// to nobody.
 func TestUnreadableManifest(t *testing.T) {
 	const good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
 	for name, tc := range map[string]struct {
@@ -19,6 +20,9 @@ func TestUnreadableManifest(t *testing.T) {
 		"indentation":  {good + "---\nkind: Namespace\n apiVersion: v1\n", "document 2: "},
 		"tab":          {"metadata:\n\tname: a\n", "document 1: "},
 		"open bracket": {"metadata: {name: a\n", "document 1: "},
+		"no kind":      {good + "---\napiVersion: v1\n", "document 2: it has no apiVersion and kind"},
+		"a text":       {"kubectl apply -f x\n", "document 1: it has no apiVersion and kind"},
+		"a list":       {"- " + strings.ReplaceAll(strings.TrimSpace(good), "\n", "\n  "), "document 1: it has no apiVersion and kind"},
 	} {
 		in := machineOf(t, k3s, "a", "ecwi")
 		in.Cluster.Spec.AdditionalManifest = tc.manifest

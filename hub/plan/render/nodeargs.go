@@ -36,24 +36,50 @@ func (b *builder) addNodeArgs() {
 			taints = append(taints, "node-role.kubernetes.io/control-plane:NoSchedule")
 		}
 	}
+	// A kubelet does not start with two taints of one key and effect. What the cluster's configuration says counts, then the machine's own.
+	taken := map[string]bool{}
+	for _, taint := range b.args.words("node-taint") {
+		taken[taintID(taint)] = true
+	}
+	taints = slices.DeleteFunc(taints, func(taint string) bool {
+		id := taintID(taint)
+		known := taken[id]
+		taken[id] = true
+		return known
+	})
 	slices.Sort(taints)
-	b.args.extend("node-taint", slices.Compact(taints)...)
+	b.args.extend("node-taint", taints...)
+}
+
+// taintID is the key and the effect of a taint.
+func taintID(taint string) string {
+	spec, effect, _ := strings.Cut(taint, ":")
+	key, _, _ := strings.Cut(spec, "=")
+	return key + ":" + effect
 }
 
 // dropForbiddenLabels takes out of the cluster's configuration the labels with which a kubelet would not start.
 func (b *builder) dropForbiddenLabels() {
 	for _, key := range []string{"node-label", "node-label+"} {
 		var kept []string
-		for _, label := range b.args.list(key) {
-			name, _, _ := strings.Cut(label, "=")
-			if mayLabelItself(name) {
-				kept = append(kept, label)
-				continue
+		dropped := false
+		for _, text := range b.args.list(key) {
+			// A text with several is handed on to the kubelet, which takes it apart.
+			allowed := slices.DeleteFunc(rkev1.SplitList(text), func(label string) bool {
+				name, _, _ := strings.Cut(label, "=")
+				if mayLabelItself(name) {
+					return false
+				}
+				dropped = true
+				b.problems.warn(b.fieldOf(key),
+					"has the label %s, with which a kubelet does not start; it was left out, give it to the machine pool or the machine instead", name)
+				return true
+			})
+			if len(allowed) > 0 {
+				kept = append(kept, strings.Join(allowed, ","))
 			}
-			b.problems.warn(b.fieldOf(key),
-				"has the label %s, with which a kubelet does not start; it was left out, give it to the machine pool or the machine instead", name)
 		}
-		if len(kept) < len(b.args.list(key)) {
+		if dropped {
 			b.args[key] = kept
 		}
 	}

@@ -21,17 +21,20 @@ func NodeLabels(c Cluster, plan plans.Plan) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", path, err)
 		}
-		var config struct {
-			Labels []string `json:"node-label"`
-			More   []string `json:"node-label+"`
-		}
+		var config args
 		if err := json.Unmarshal(content, &config); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
 		labels := map[string]string{}
-		for _, label := range append(config.Labels, config.More...) {
-			key, value, _ := strings.Cut(label, "=")
-			labels[key] = value
+		for _, key := range []string{"node-label", "node-label+"} {
+			list, err := toList(config[key])
+			if err != nil {
+				continue // there are none
+			}
+			for _, label := range (args{key: list}).words(key) {
+				name, value, _ := strings.Cut(label, "=")
+				labels[name] = value
+			}
 		}
 		return labels, nil
 	}

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +30,24 @@ func TestNodeLabels(t *testing.T) {
 	}
 	if got, err := NodeLabels(in.Cluster, changed); err != nil || got["zone"] != "b" {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestLabelsInOneText: a text may be in the place of a list, and hold several labels. Without them, the plan would not be delivered.
+func TestLabelsInOneText(t *testing.T) {
+	in := machineOf(t, k3s, "a", "w")
+	in.Cluster.Spec.MachineGlobalConfig = config(t,
+		`{"node-label": "zone=a,node-role.kubernetes.io/db=true,tier=db", "node-label+": "disk=ssd,fast=", "debug": true}`)
+	plan, problems := Plan(in)
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, "node-role.kubernetes.io/db") {
+		t.Errorf("problems %v", problems)
+	}
+	if file := fileOf(t, plan, "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"); strings.Contains(file, "node-role") {
+		t.Errorf("the kubelet would not start with %s", file)
+	}
+	got, err := NodeLabels(in.Cluster, plan)
+	want := map[string]string{"zone": "a", "tier": "db", "disk": "ssd", "fast": "", "rke.cattle.io/machine": "uid-a"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

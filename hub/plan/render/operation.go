@@ -106,11 +106,11 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 	case operation.TaskRestartServer:
 		return []plans.Instruction{t.restartServer()}
 	case operation.TaskRotateToken:
-		return []plans.Instruction{t.serverToken(string(name), "rotate", t.Cluster.Tokens.NewServer)}
-	case operation.TaskConfigureToken: // the distribution reads the tokens of the configuration when it starts
-		return []plans.Instruction{t.nothing(string(name))}
+		return []plans.Instruction{t.serverToken(string(name), "rotate", t.Cluster.Tokens.NewServer, t.Cluster.Tokens.NewAgent)}
+	case operation.TaskConfigureToken:
+		return []plans.Instruction{t.configureToken(string(name))}
 	case operation.TaskCheckToken:
-		return []plans.Instruction{t.serverToken(string(name), "check", t.Cluster.Tokens.Server)}
+		return []plans.Instruction{t.serverToken(string(name), "check", t.Cluster.Tokens.Server, "")}
 	}
 	if step, is := encryptionSteps[name]; is {
 		return []plans.Instruction{t.encryptionKeys(string(name), step)}
@@ -130,17 +130,21 @@ func (t *taskBuilder) once(name, command string, args ...string) plans.Instructi
 
 // saveSnapshot are the arguments of a shell that saves a snapshot and checks its file.
 func (t *taskBuilder) saveSnapshot() []string {
-	folder, _ := t.all["etcd-snapshot-dir"].(string)
-	name := "on-demand"
+	folder, name := t.snapshotFolder(), "on-demand"
 	var args []string
 	op, is := t.op.(*operationv1.ETCDSnapshotSave)
 	if is {
 		folder, name = cmp.Or(op.Spec.Args.Dir, folder), cmp.Or(op.Spec.Args.Name, name)
 		args = saveArgs(op)
 	}
-	folder = cmp.Or(folder, t.dataDir+"/server/db/snapshots")
 	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name,
 		strconv.FormatBool(t.uploads())}, args...)
+}
+
+// snapshotFolder is where the machine keeps its snapshots.
+func (t *taskBuilder) snapshotFolder() string {
+	folder, _ := t.all["etcd-snapshot-dir"].(string)
+	return cmp.Or(folder, t.dataDir+"/server/db/snapshots")
 }
 
 // uploads reports whether the machine uploads snapshots to a bucket.

@@ -24,7 +24,7 @@ func snapshotFile() []byte {
 const runtimeStub = `#!/bin/sh
 case $2 in
 save) [ -z "$3" ] || cp "$CONTENT" "$FOLDER/on-demand-node-1"; [ -z "$TWO" ] || cp "$TWO" "$FOLDER/on-demand-node-1.zip" ;;
-delete) rm -f "$FOLDER/$3"; echo "deleted $3" ;;
+delete) [ -z "$ASKED" ] || echo "$*" >>"$ASKED"; [ -n "$ASKED" ] || rm -f "$FOLDER/$3"; echo "deleted $3" ;;
 list) echo "Name            Location"; echo "on-demand-node-1 file://$FOLDER/on-demand-node-1"; echo "on-demand-node-$UPLOADED s3://b/f" ;;
 esac
 `
@@ -97,6 +97,36 @@ func TestSaveSnapshotScript(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestSaveSnapshotElsewhere: a server lists the files of the folder that it was asked for last. After a snapshot in another one, it is
+// asked to list those of its own again; one that is damaged is in that other folder, where the server deletes nothing.
+func TestSaveSnapshotElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, content []byte) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	runtime, asked := write("k3s", []byte(runtimeStub)), filepath.Join(dir, "asked")
+	for name, content := range map[string][]byte{"whole": snapshotFile(), "cut off": snapshotFile()[:8192]} {
+		_ = os.Remove(asked)
+		folder := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", saveSnapshotSh, "save-snapshot", runtime, folder, "on-demand", "false",
+			"--etcd-snapshot-dir", folder)
+		cmd.Env = append(os.Environ(), "FOLDER="+folder, "CONTENT="+write("content", content), "TWO=", "UPLOADED=", "ASKED="+asked)
+		out, err := cmd.CombinedOutput()
+		got, _ := os.ReadFile(asked)
+		if (err == nil) != (name == "whole") || !strings.HasPrefix(string(got), "etcd-snapshot delete --etcd-s3=false on-demand.none\n") {
+			t.Errorf("%s: %v: %s\n%s", name, err, out, got)
+		}
+		if left, _ := filepath.Glob(folder + "/*"); len(left) > 0 != (name == "whole") {
+			t.Errorf("%s: left are %v", name, left)
+		}
 	}
 }
 

@@ -26,11 +26,10 @@ func (b *builder) addPeriodic() {
 	if !m.Init || !m.onlyEtcd() || m.Addressed {
 		return
 	}
-	names := b.Cluster.names()
 	for _, i := range []struct{ name, script string }{
 		// Without the line that is looked for, the instruction fails and is retried soon.
 		{captureAddress, fmt.Sprintf("curl -sf --cacert %s/server/tls/server-ca.crt https://localhost:%d/db/info | grep clientURLs",
-			b.dataDir, names.SupervisorPort)},
+			b.dataDir, supervisorPort(b.Cluster))},
 		{etcdName, fmt.Sprintf("cat %s/server/db/etcd/name", b.dataDir)},
 	} {
 		b.plan.PeriodicInstructions = append(b.plan.PeriodicInstructions, plans.PeriodicInstruction{

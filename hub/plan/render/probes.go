@@ -57,7 +57,12 @@ func (b *builder) addCalicoProbe() {
 	if own, err := toInt(felix["healthPort"]); err == nil {
 		port, _ = own.(int64)
 	}
-	b.probe("calico", plans.HTTPGetAction{URL: b.local("http", int(port), "/liveness")})
+	// Felix listens on localhost, where IPv4 comes first, and nowhere else: https://github.com/projectcalico/calico/issues/10972
+	host := b.loopback()
+	if host == "[::1]" {
+		host = "localhost"
+	}
+	b.probe("calico", plans.HTTPGetAction{URL: fmt.Sprintf("http://%s:%d/liveness", host, port)})
 }
 
 func (b *builder) addControlPlaneProbes() {
@@ -76,9 +81,9 @@ func (b *builder) addControlPlaneProbes() {
 		if own, ok := b.args.option(c.arg, "secure-port"); ok {
 			port = own
 		}
-		// Their serving certificates are self-signed, so that each is its own authority.
+		// A certificate that is expected is its own authority, whoever has signed it.
 		ca := b.certDir(c) + "/" + c.name + ".crt"
-		if dir, ok := b.args.option(c.arg, "cert-dir"); ok {
+		if dir, ok := b.args.option(c.arg, "cert-dir"); ok && !b.keepsCertificate(c) {
 			ca = dir + "/" + c.name + ".crt"
 		}
 		if file, ok := b.args.option(c.arg, "tls-cert-file"); ok {

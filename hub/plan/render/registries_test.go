@@ -88,6 +88,35 @@ func TestSystemDefaultRegistry(t *testing.T) {
 	}
 }
 
+// TestRegistryPath: before it took a registry with a path, RKE2 ended at each start with one.
+func TestRegistryPath(t *testing.T) {
+	const field = "spec.rkeConfig.machineGlobalConfig.system-default-registry"
+	const want = `takes a host without a path only, and not "r.example/mirror"`
+	for name, tc := range map[string]struct {
+		version, own string
+		unmanaged    bool
+		fails        bool
+	}{
+		"RKE2 before it":            {"v1.35.2+rke2r1", "", false, true},
+		"own registry with a path":  {"v1.33.9+rke2r1", "r.example/mirror", false, true},
+		"own registry without one":  {"v1.33.9+rke2r1", "own.example:5000", false, false},
+		"configuration of the user": {"v1.35.2+rke2r1", "", true, false},
+		"RKE2 with it":              {"v1.35.3+rke2r1", "", false, false},
+		"k3s":                       {"v1.35.2+k3s1", "", false, false},
+	} {
+		in := machineOf(t, tc.version, "a", "ecw")
+		in.Cluster.Settings.SystemDefaultRegistry, in.Cluster.Spec.UnmanagedConfig = "r.example/mirror", tc.unmanaged
+		in.Cluster.Spec.MachineGlobalConfig.Data = map[string]any{"system-default-registry": tc.own}
+		_, problems := Plan(in)
+		fails := slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.Fatal && p.Field == field && strings.Contains(p.Message, want)
+		})
+		if fails != tc.fails || (problems.Err() != nil) != tc.fails {
+			t.Errorf("%s: problems %v", name, problems)
+		}
+	}
+}
+
 // TestRegistriesWithoutEffect: a mirror that nobody finds would not be missed before an image is pulled from the registry.
 func TestRegistriesWithoutEffect(t *testing.T) {
 	in := machineOf(t, k3s, "a", "w")

@@ -131,7 +131,7 @@ func (t *taskBuilder) stop() plans.Instruction {
 // restoreSnapshot needs no credential among its arguments: those of the bucket are in the configuration file.
 func (t *taskBuilder) restoreSnapshot() plans.Instruction {
 	file := t.file()
-	args := []string{string(t.Cluster.Release.Runtime), t.dataDir}
+	args := []string{string(t.Cluster.Release.Runtime), t.dataDir, t.snapshotFolder()}
 	if s3 := file.S3; s3 != nil {
 		args = append(args, "--cluster-reset-restore-path="+file.Name, "--etcd-s3")
 		for _, v := range []struct{ flag, value string }{{"bucket", s3.Bucket}, {"folder", s3.Folder}, {"region", s3.Region}} {

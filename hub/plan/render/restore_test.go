@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,7 +152,7 @@ func TestRestoreFromS3(t *testing.T) {
 	}
 	op := restoring(in.Machine.Name, &operationv1.RestoredSnapshotS3{Bucket: "backups", Folder: "a b", Region: "eu-1"})
 	plan := WithTask(in.Cluster, in.Machine, wanted, op, operation.Task{Step: "Restore", Name: operation.TaskRestoreSnapshot, Rendered: true})
-	got := instruction(t, plan, "etcd-snapshot-restore").Args[5:]
+	got := instruction(t, plan, "etcd-snapshot-restore").Args[6:]
 	want := []string{"--cluster-reset-restore-path=s", "--etcd-s3", "--etcd-s3-bucket=backups", "--etcd-s3-folder=a b",
 		"--etcd-s3-region=eu-1"}
 	if !slices.Equal(got, want) {
@@ -257,7 +258,7 @@ func TestResetScript(t *testing.T) {
 	for _, f := range []string{"server/tls/ca", "server/cred/passwd", "server/db/etcd/tombstone", "server/db/reset-flag"} {
 		h.write(filepath.Join(h.data, f), "x")
 	}
-	out, called, err := h.run(restoreResetSh, "k3s", h.data, "--cluster-reset-restore-path=/a b")
+	out, called, err := h.run(restoreResetSh, "k3s", h.data, "/snapshots", "--cluster-reset-restore-path=/a b")
 	want := "systemctl stop k3s.service\nk3s server --cluster-reset --etcd-disable-snapshots=false --cluster-reset-restore-path=/a b\n"
 	if err != nil || called != want {
 		t.Errorf("%v: %s\n%s", err, out, called)
@@ -266,6 +267,36 @@ func TestResetScript(t *testing.T) {
 		[]string{"cred-old-", "db", "tls-old-", "etcd"}) ||
 		len(h.entries("server/db/etcd/*")) > 0 {
 		t.Errorf("the folder has %v", got)
+	}
+}
+
+// TestResetScriptArchive: k3s and RKE2 look for an archive below the folder of snapshots, also where its path is whole, as that of one that
+// they have downloaded is. Nothing of that stays in the folder, where it would be listed as a snapshot.
+func TestResetScriptArchive(t *testing.T) {
+	for name, given := range map[string]func(folder, other string) string{
+		"in the folder": func(folder, _ string) string { return folder + "/a b.zip" },
+		"elsewhere":     func(_, other string) string { return other + "/a b.zip" },
+		"in a bucket":   func(_, _ string) string { return "a b.zip" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			folder, other := filepath.Join(h.data, "server/db/snap shots"), t.TempDir()
+			file := given(folder, other)
+			whole := file
+			if !filepath.IsAbs(file) {
+				whole = filepath.Join(folder, file)
+			}
+			h.write(whole, "zip")
+			h.write(filepath.Join(h.bin, "k3s"), "#!/bin/sh\ncat '"+folder+whole+"' >>\"$LOG\" && exit 3\n")
+			out, called, err := h.run(restoreResetSh, "k3s", h.data, folder, "--cluster-reset-restore-path="+file, "--etcd-s3=false")
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 3 || called != "systemctl stop k3s.service\nzip" {
+				t.Errorf("%v: %s\n%s", err, out, called)
+			}
+			if left := h.entries("server/db/snap shots/*"); len(left) > 1 || len(left) == 1 && left[0] != "a b.zip" {
+				t.Errorf("the folder has %v", left)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,9 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 					ClusterName:       cluster.Name,
 					Bootstrap:         clusterv1.Bootstrap{ConfigRef: templates.Bootstrap},
 					InfrastructureRef: templates.Machine,
-					Deletion:          clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: drainTimeout(p)},
+					// Volumes of Pods that the drain has left are not detached either.
+					Deletion: clusterv1.MachineDeletionSpec{
+						NodeDrainTimeoutSeconds: drainTimeout(p), NodeVolumeDetachTimeoutSeconds: drainTimeout(p)},
 				},
 			},
 			Deletion: clusterv1.MachineDeploymentDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
@@ -97,6 +100,8 @@ func machineMeta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 	}
 	if !p.DrainBeforeDelete {
 		annotations[clusterv1.ExcludeNodeDrainingAnnotation] = "true"
+		// Cluster API waits for volumes to be detached whether it has drained the Node or not. Those of Pods that nobody evicts never are.
+		annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation] = "true"
 	}
 	return clusterv1.ObjectMeta{Labels: machineLabels(cluster, p), Annotations: annotations}, nil
 }
@@ -109,10 +114,35 @@ func deploymentAnnotations(p *provisioningv1.RKEMachinePool, templates Templates
 	if p.AutoscalingMinSize != nil && p.AutoscalingMaxSize != nil {
 		annotations[clusterv1.AutoscalerMinSizeAnnotation] = strconv.Itoa(int(*p.AutoscalingMinSize))
 		annotations[clusterv1.AutoscalerMaxSizeAnnotation] = strconv.Itoa(int(*p.AutoscalingMaxSize))
+		describeNodes(annotations, p)
 	}
 	annotations[rkev1.AppliedQuantityAnnotation] = strconv.Itoa(int(Quantity(p)))
 	annotations[rkev1.MachineTemplatesAnnotation] = formatRefs(templates.Kept)
 	return annotations
+}
+
+// The annotations by which the cluster autoscaler knows labels and taints of the Nodes of a pool that has none yet.
+const (
+	autoscalerLabelsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/labels"
+	autoscalerTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
+)
+
+// describeNodes tells the cluster autoscaler which labels and taints the Nodes of a pool will have, unless the user has. Without them, it
+// would make machines for Pods that do not tolerate the taints, again and again, and none for Pods that select the labels.
+func describeNodes(annotations map[string]string, p *provisioningv1.RKEMachinePool) {
+	var labels, taints []string
+	own := userLabels(p)
+	for _, key := range slices.Sorted(maps.Keys(own)) {
+		labels = append(labels, key+"="+own[key])
+	}
+	for _, taint := range p.Taints {
+		taints = append(taints, fmt.Sprintf("%s=%s:%s", taint.Key, taint.Value, taint.Effect))
+	}
+	for key, list := range map[string][]string{autoscalerLabelsAnnotation: labels, autoscalerTaintsAnnotation: taints} {
+		if _, set := annotations[key]; !set && len(list) > 0 {
+			annotations[key] = strings.Join(list, ",")
+		}
+	}
 }
 
 func strategy(p *provisioningv1.RKEMachinePool) clusterv1.MachineDeploymentRolloutStrategy {

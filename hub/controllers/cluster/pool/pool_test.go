@@ -58,10 +58,12 @@ func TestMachines(t *testing.T) {
 			"rke.cattle.io/control-plane-role": "true", "rke.cattle.io/worker-role": "true", "cattle.io/os": "linux", "team": "a",
 		},
 		Annotations: map[string]string{
-			"rke.cattle.io/labels":                           "{\"cattle.io/os\":\"plan9\",\"team\":\"a\"}",
-			"rke.cattle.io/taints":                           `[{"key":"k","value":"v","effect":"NoSchedule"}]`,
-			"rke.cattle.io/hostname-length-limit":            "20",
-			"machine.cluster.x-k8s.io/exclude-node-draining": "true",
+			"rke.cattle.io/labels":                "{\"cattle.io/os\":\"plan9\",\"team\":\"a\"}",
+			"rke.cattle.io/taints":                `[{"key":"k","value":"v","effect":"NoSchedule"}]`,
+			"rke.cattle.io/hostname-length-limit": "20",
+			// Nobody evicts the Pods, so that Cluster API would wait for their volumes for ever.
+			"machine.cluster.x-k8s.io/exclude-node-draining":               "true",
+			"machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach": "true",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -99,8 +101,14 @@ func TestMachineDeployment(t *testing.T) {
 	if got := spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds; got == nil || *got != 2 {
 		t.Errorf("the drain is limited to %v seconds", got)
 	}
+	if got := spec.Template.Spec.Deletion.NodeVolumeDetachTimeoutSeconds; got == nil || *got != 2 {
+		t.Errorf("volumes that the drain has left are waited for %v seconds", got)
+	}
 	if _, excluded := spec.Template.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; excluded {
 		t.Error("nodes are not drained")
+	}
+	if _, excluded := spec.Template.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]; excluded {
+		t.Error("volumes of drained nodes are not waited for")
 	}
 	if spec.Remediation.MaxInFlight != nil {
 		t.Error("workers are replaced one by one")
@@ -108,6 +116,25 @@ func TestMachineDeployment(t *testing.T) {
 	p.EtcdRole = true
 	if got := deploymentOf(t, testCluster(), p).Spec.Remediation.MaxInFlight; got == nil || got.IntVal != 1 {
 		t.Errorf("%v etcd machines are replaced at once", got)
+	}
+}
+
+// TestAutoscaledPool: an autoscaler knows the Nodes of a pool that has none yet. What the user says of them comes first.
+func TestAutoscaledPool(t *testing.T) {
+	const labels, taints = "capacity.cluster-autoscaler.kubernetes.io/labels", "capacity.cluster-autoscaler.kubernetes.io/taints"
+	p := testPool()
+	p.Labels = map[string]string{"team": "a", "rke.cattle.io/etcd-role": "no", "gpu": "yes"}
+	p.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}, {Key: "l", Effect: corev1.TaintEffectNoExecute}}
+	if got := deploymentOf(t, testCluster(), p).Annotations; got[labels] != "" || got[taints] != "" {
+		t.Errorf("without an autoscaler: %v", got)
+	}
+	p.AutoscalingMinSize, p.AutoscalingMaxSize = ptr.To[int32](0), ptr.To[int32](5)
+	if got := deploymentOf(t, testCluster(), p).Annotations; got[labels] != "gpu=yes,team=a" || got[taints] != "k=v:NoSchedule,l=:NoExecute" {
+		t.Errorf("got %v", got)
+	}
+	p.MachineDeploymentAnnotations = map[string]string{taints: ""}
+	if got, set := deploymentOf(t, testCluster(), p).Annotations[taints]; got != "" || !set {
+		t.Errorf("what the user has written is now %q", got)
 	}
 }
 
