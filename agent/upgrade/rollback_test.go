@@ -30,19 +30,22 @@ func (w *world) reach() {
 	w.set(raw)
 }
 
+// refuseBinary has the agent's binary not be replaced.
+func (w *world) refuseBinary() {
+	w.host.FailWith(func(op, path string) error {
+		if op == "write" && path == program {
+			return errors.New("no space left on device")
+		}
+		return nil
+	})
+}
+
 // TestRollbackThatFails has a new agent that does not reach the hub, and a rollback that fails whenever its timer runs. When the agent
 // reaches the hub at last, it completes the rollback.
 func TestRollbackThatFails(t *testing.T) {
 	for name, fail := range map[string]func(*world){
-		"the binary cannot be replaced": func(w *world) {
-			w.host.FailWith(func(op, path string) error {
-				if op == "write" && path == program {
-					return errors.New("no space left on device")
-				}
-				return nil
-			})
-		},
-		"the agent is not restarted": func(w *world) { w.failRestarts(4) },
+		"the binary cannot be replaced": (*world).refuseBinary,
+		"the agent is not restarted":    func(w *world) { w.failRestarts(4) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,12 +77,7 @@ func TestRollbackIsRetried(t *testing.T) {
 		w.request(1, wanted)
 		w.boot()
 		time.Sleep(time.Minute)
-		w.host.FailWith(func(op, path string) error {
-			if op == "write" && path == program {
-				return errors.New("no space left on device")
-			}
-			return nil
-		})
+		w.refuseBinary()
 		time.Sleep(6 * time.Hour)
 		w.host.FailWith(nil)
 		time.Sleep(2 * time.Hour)

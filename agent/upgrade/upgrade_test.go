@@ -102,12 +102,7 @@ func TestRepeatedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.request(1, wanted)
-		w.host.FailWith(func(op, path string) error {
-			if op == "write" && path == program {
-				return errors.New("read-only file system")
-			}
-			return nil
-		})
+		w.refuseBinary()
 		w.boot()
 		time.Sleep(time.Hour)
 		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeRolledBack,

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/packaging/install"
@@ -93,9 +94,6 @@ func (r *Reconciler) pack(format bootstrapdata.Format, script []byte, userdata s
 	return data, err
 }
 
-// infrastructureGroup is the API group of most infrastructure providers.
-const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
-
 // scriptGroups are the API groups of infrastructure providers whose machines run a shell script.
 var scriptGroups = []string{rkev1.GroupVersion.Group, crds.NodeDriverGroup, "elemental.cattle.io"}
 
@@ -105,7 +103,7 @@ var plainLimits = map[string]int{"AWSMachine": 16 << 10, "AzureMachine": 48_000,
 
 // maxPlain is the size up to which a cloud-config for a machine is not compressed; 0 for any.
 func maxPlain(machine *clusterv1.Machine) int {
-	if machine.Spec.InfrastructureRef.APIGroup != infrastructureGroup {
+	if machine.Spec.InfrastructureRef.APIGroup != capicontract.InfrastructureGroup {
 		return 0
 	}
 	return plainLimits[machine.Spec.InfrastructureRef.Kind]

@@ -12,6 +12,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
@@ -83,7 +84,7 @@ func TestLongUserData(t *testing.T) {
 		{"Metal3Machine", 3000, false},
 		{"KubevirtMachine", 3000, false},
 	} {
-		s.machine.Spec.InfrastructureRef.APIGroup, s.machine.Spec.InfrastructureRef.Kind = infrastructureGroup, tt.kind
+		s.machine.Spec.InfrastructureRef.APIGroup, s.machine.Spec.InfrastructureRef.Kind = capicontract.InfrastructureGroup, tt.kind
 		s.bootstrap.Spec.Userdata.InlineUserdata = "runcmd:\n" + strings.Repeat("- echo one of many\n", tt.commands)
 		got, err := r.dataSecret(s, []install.Var{{Name: install.VarServer, Value: "https://hub.example.com"}})
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-var metal3Machine = schema.GroupKind{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine"}
+var metal3Machine = schema.GroupKind{Group: capicontract.InfrastructureGroup, Kind: "Metal3Machine"}
 
 // metal3Host is the annotation of a Metal3Machine with namespace and name of its BareMetalHost.
 const metal3Host = "metal3.io/BareMetalHost"

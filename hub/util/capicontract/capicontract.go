@@ -21,6 +21,9 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
+// InfrastructureGroup is the API group of most infrastructure providers.
+const InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
+
 // versions are the contracts that the hub supports, the newest first.
 var versions = []string{"v1beta2", "v1beta1"}
 
