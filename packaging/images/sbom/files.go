@@ -104,11 +104,7 @@ func modules(info *debug.BuildInfo) []pkg {
 	library.LicenseDeclared = "BSD-3-Clause"
 	found := []pkg{library}
 	for _, m := range info.Deps {
-		used := m
-		// A directory has no version of its own.
-		if m.Replace != nil && m.Replace.Version != "" && m.Replace.Version != "(devel)" {
-			used = m.Replace
-		}
+		used := Used(m)
 		p := newPackage(purposeLibrary, used.Path, used.Version, goURL(used.Path, used.Version))
 		if used.Sum != "" {
 			p.SourceInfo = "go.sum: " + used.Sum
@@ -116,6 +112,15 @@ func modules(info *debug.BuildInfo) []pkg {
 		found = append(found, p)
 	}
 	return found
+}
+
+// Used returns the module whose code is compiled into a program that depends on m: m, or the module that replaces it.
+func Used(m *debug.Module) *debug.Module {
+	// A directory has no version of its own.
+	if m.Replace != nil && m.Replace.Version != "" && m.Replace.Version != "(devel)" {
+		return m.Replace
+	}
+	return m
 }
 
 // described are the settings of a build that decide what a program does.
