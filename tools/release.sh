@@ -46,12 +46,16 @@ build() {
     make --no-print-directory "$@" VERSION="$version" ARCHES="${arches[*]}"
 }
 
-# archive NAME FILE... puts files into dist/NAME.tar.gz, below a directory of that name.
+# archive NAME FILE... puts files into dist/NAME.tar.gz, below a directory of that name, with the licenses of what the programs contain.
 archive() {
-    local name=$1
+    local name=$1 file programs=()
     shift
     mkdir "$temp/$name"
     cp LICENSE "$@" "$temp/$name"
+    for file in "$@"; do
+        [[ $file == *.sha256 ]] || programs+=("$file")
+    done
+    bin/build-images notices --output "$temp/$name/THIRD_PARTY_NOTICES" "${programs[@]}"
     tar --create --directory "$temp" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
         --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip --no-name >"dist/$name.tar.gz"
     rm -r "${temp:?}/$name"
@@ -59,7 +63,7 @@ archive() {
 
 programs() {
     local arch
-    build cross
+    build cross bin/build-images
     for arch in "${arches[@]}"; do
         # A hub finds the agents that it hands out beside itself.
         archive "hub-$version-linux-$arch" "bin/linux-$arch/hub" bin/assets/system-agent-{amd64,arm64}{,.sha256}

@@ -1,6 +1,6 @@
 // Package images builds Drover's container images without Docker: the hub, the system-agent, the cluster-agent, and the installers of k3s
 // and RKE2. It packs programs that are built already, and builds none. Builds are reproducible: the same programs and options give the same
-// digests.
+// digests. The licenses of what is compiled into the programs are read with the go command, see package notices.
 package images
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/progress"
 	"github.com/drover-dev/drover/packaging/images/sbom"
+	"github.com/drover-dev/drover/packaging/notices"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 	license = "Apache-2.0"
 )
 
-// Options of Build. Version, Architectures, Binaries, Certificates and TempDir are required.
+// Options of Build. Version, Architectures, Binaries, License, Certificates and TempDir are required.
 type Options struct {
 	// Version is that of the programs. With "-" for "+" it is the tag of the images, those of installers aside.
 	Version string
@@ -35,6 +36,8 @@ type Options struct {
 	Architectures []string
 	// Binaries is a directory with the programs as "make cross" leaves them: linux-<architecture>/hub and so on.
 	Binaries string
+	// License is the text of Drover's own license.
+	License []byte
 	// Certificates are the certificate authorities of all images but installers.
 	Certificates Certificates
 	// Releases are those to build installer images for.
@@ -83,11 +86,12 @@ func Build(ctx context.Context, opts Options) ([]Image, error) {
 		Dir: opts.TempDir, Created: opts.Created, CreatedBy: "drover images", Compression: gzip.DefaultCompression, Progress: opts.Progress,
 	}
 	var built []Image
+	var collector notices.Collector
 	for _, p := range programs {
 		if !opts.wants(p.name) {
 			continue
 		}
-		img, err := p.build(ctx, builder, opts)
+		img, err := p.build(ctx, builder, &collector, opts)
 		if err != nil {
 			return nil, fmt.Errorf("building %s: %w", p.name, err)
 		}

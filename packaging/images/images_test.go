@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func options(t *testing.T, directory string, certificates Certificates) Options 
 	t.Helper()
 	return Options{
 		Version: "v1.2.3+rc1", Revision: strings.Repeat("a", 40), Architectures: layout.Architectures, Binaries: directory,
-		Certificates: certificates, Releases: releases(t), Created: created, TempDir: t.TempDir(),
+		License: []byte("license of Drover\n"), Certificates: certificates, Releases: releases(t), Created: created, TempDir: t.TempDir(),
 	}
 }
 
@@ -104,21 +105,30 @@ func TestReproducible(t *testing.T) {
 // files lists the files of an image, each with mode and owner.
 func files(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
-	in := mutate.Extract(img)
-	defer func() { _ = in.Close() }()
 	found := map[string]string{}
-	for archive := tar.NewReader(in); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return found
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	visit(t, img, func(header *tar.Header, _ io.Reader) {
 		if !header.ModTime.Equal(created) {
 			t.Errorf("%s has the time %s", header.Name, header.ModTime)
 		}
 		found[header.Name] = fmt.Sprintf("%c %o %d:%d", header.Typeflag, header.Mode, header.Uid, header.Gid)
+	})
+	return found
+}
+
+// visit calls a function for every file and directory of an image.
+func visit(t *testing.T, img v1.Image, do func(*tar.Header, io.Reader)) {
+	t.Helper()
+	in := mutate.Extract(img)
+	defer func() { _ = in.Close() }()
+	for archive := tar.NewReader(in); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(header, archive)
 	}
 }
 
@@ -127,6 +137,7 @@ func TestContents(t *testing.T) {
 	base := map[string]string{
 		"etc": "5 755 0:0", "etc/ssl": "5 755 0:0", "etc/ssl/certs": "5 755 0:0", bundlePath: "0 644 0:0", "etc/passwd": "0 644 0:0",
 		"etc/group": "0 644 0:0", "etc/nsswitch.conf": "0 644 0:0", "etc/drover-release": "0 644 0:0", "tmp": "5 1777 0:0",
+		"licenses": "5 755 0:0", "licenses/LICENSE": "0 644 0:0", "licenses/THIRD_PARTY_NOTICES": "0 644 0:0",
 		"home": "5 755 0:0", "home/nonroot": "5 700 65532:65532", "root": "5 700 0:0",
 	}
 	for name, want := range map[string]struct {
@@ -161,6 +172,30 @@ func TestContents(t *testing.T) {
 	}
 	if got := files(t, built["system-agent-installer-k3s"].Architectures[0]); got["run.sh"] == "" || got["k3s"] == "" || len(got) != 5 {
 		t.Errorf("files of the installer: %v", got)
+	}
+}
+
+// TestLicenses looks for the texts of Drover and of what is compiled into its programs.
+func TestLicenses(t *testing.T) {
+	opts := options(t, binaries(t), Certificates{PEM: []byte(authority(t, "public"))})
+	opts.Releases = nil
+	for name, built := range build(t, opts) {
+		for _, img := range built.Architectures {
+			texts := map[string]string{}
+			visit(t, img, func(header *tar.Header, content io.Reader) {
+				raw, err := io.ReadAll(content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				texts[header.Name] = string(raw)
+			})
+			if got := texts["licenses/LICENSE"]; got != "license of Drover\n" {
+				t.Errorf("the license of Drover in %s for %s is %q", name, img.Arch, got)
+			}
+			if got := texts["licenses/THIRD_PARTY_NOTICES"]; !strings.Contains(got, "\nGo standard library "+runtime.Version()+" (LICENSE)\n") {
+				t.Errorf("the license of Go is not in %s for %s:\n%s", name, img.Arch, got)
+			}
+		}
 	}
 }
 

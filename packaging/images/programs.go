@@ -18,10 +18,14 @@ import (
 	"github.com/drover-dev/drover/installer/image"
 	"github.com/drover-dev/drover/installer/layout"
 	"github.com/drover-dev/drover/installer/oci"
+	"github.com/drover-dev/drover/packaging/notices"
 )
 
 // searchPath is the PATH in the images: people call the programs by name with kubectl exec.
 const searchPath = "PATH=/opt/drover:/usr/local/bin:/usr/bin:/bin"
+
+// licenses is the directory of the licenses in the images, which Red Hat requires of those that it certifies.
+const licenses = "licenses"
 
 // program is an image of programs of this repository.
 type program struct {
@@ -82,13 +86,13 @@ func (b binary) file(directory string) string {
 }
 
 // build builds an image for all architectures.
-func (p program) build(ctx context.Context, builder oci.Builder, opts Options) (Image, error) {
+func (p program) build(ctx context.Context, builder oci.Builder, collector *notices.Collector, opts Options) (Image, error) {
 	built := Image{
 		Name: p.name, Repository: "drover/" + p.name, Tag: layout.Tag(opts.Version),
 		title: p.title, description: p.description, version: opts.Version,
 	}
 	for _, arch := range opts.Architectures {
-		layer, err := p.layer(arch, opts)
+		layer, err := p.layer(ctx, collector, arch, opts)
 		if err != nil {
 			return Image{}, err
 		}
@@ -104,20 +108,27 @@ func (p program) build(ctx context.Context, builder oci.Builder, opts Options) (
 	return built, nil
 }
 
-// layer is the layer of the programs.
-func (p program) layer(arch string, opts Options) (oci.Layer, error) {
+// layer is the layer of the programs and of their licenses.
+func (p program) layer(ctx context.Context, collector *notices.Collector, arch string, opts Options) (oci.Layer, error) {
 	layer := oci.Layer{Comment: p.title + " " + opts.Version, Entries: []oci.Entry{releaseFile(p.name, opts)}}
-	directories := map[string]bool{}
+	directories := map[string]bool{licenses: true}
+	var files []string
 	for path, file := range p.files(arch) {
 		entry, err := file.entry(path, opts.Binaries)
 		if err != nil {
 			return oci.Layer{}, err
 		}
-		layer.Entries = append(layer.Entries, entry)
+		layer.Entries, files = append(layer.Entries, entry), append(files, file.file(opts.Binaries))
 		for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
 			directories[dir] = true
 		}
 	}
+	text, err := collector.Collect(ctx, files...)
+	if err != nil {
+		return oci.Layer{}, err
+	}
+	layer.Entries = append(layer.Entries, oci.InMemory(licenses+"/LICENSE", 0o644, opts.License),
+		oci.InMemory(licenses+"/"+notices.FileName, 0o644, text))
 	for dir := range directories {
 		layer.Entries = append(layer.Entries, oci.Directory(dir, 0o755))
 	}

@@ -119,6 +119,25 @@ func (c *checkout) do(program string, args ...string) {
 	}
 }
 
+// buildPrograms builds what the fake make leaves, and returns the directory of it.
+func buildPrograms(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, pkg := range map[string]string{"build-images": "../images/build", "program": "./testdata/program"} {
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), pkg).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return dir
+}
+
+// addPrograms makes the programs in dir those that the fake make leaves.
+func (c *checkout) addPrograms(dir string) {
+	c.t.Helper()
+	c.copy(filepath.Join(dir, "build-images"), filepath.Join(c.dir, "bin/build-images"))
+	c.env = append(c.env, "PROGRAM="+filepath.Join(dir, "program"))
+}
+
 // dist reads the files of the release.
 func (c *checkout) dist() map[string]string {
 	c.t.Helper()
@@ -199,6 +218,7 @@ func TestMakeNeedsVersion(t *testing.T) {
 
 func TestFailureLeavesNoRelease(t *testing.T) {
 	c := newCheckout(t, t.TempDir())
+	c.addPrograms(buildPrograms(t))
 	c.env = append(c.env, "FAIL=images")
 	if out, err := c.run("tools/release.sh", "v1.2.3"); err == nil || !strings.Contains(out, "images failed") {
 		t.Errorf("%v, output is %s", err, out)
@@ -228,15 +248,12 @@ func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 
 func TestRelease(t *testing.T) {
 	key, keyFile := newKey(t)
-	signer := filepath.Join(t.TempDir(), "build-images")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", signer, "../images/build").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	built := buildPrograms(t)
 	var releases []map[string]string
 	for _, dir := range []string{"one", "another/folder"} {
 		c := newCheckout(t, filepath.Join(t.TempDir(), dir))
 		c.env = append(c.env, "RELEASE_KEY="+keyFile)
-		c.copy(signer, filepath.Join(c.dir, "bin/build-images"))
+		c.addPrograms(built)
 		c.copy("/dev/null", filepath.Join(c.dir, "bin/packages/drover-hub_0.9.0-1_amd64.deb")) // of another version
 		c.copy("/dev/null", filepath.Join(c.dir, "dist/other"))
 		out, err := c.run("tools/release.sh", "v1.2.3", "amd64", "arm64")
@@ -296,28 +313,34 @@ func checkFiles(t *testing.T, dist map[string]string) {
 		agents = append(agents, "-rwxr-xr-x system-agent-"+arch, "-rw-r--r-- system-agent-"+arch+".sha256")
 	}
 	for name, files := range map[string][]string{
-		"hub-v1.2.3-linux-arm64":          slices.Concat([]string{"-rw-r--r-- LICENSE", "-rwxr-xr-x hub"}, agents),
-		"installer-v1.2.3-linux-amd64":    {"-rw-r--r-- LICENSE", "-rwxr-xr-x installer"},
-		"system-agent-v1.2.3-linux-arm64": {"-rw-r--r-- LICENSE", "-rwxr-xr-x system-agent"},
+		"hub-v1.2.3-linux-arm64":          slices.Concat([]string{"-rwxr-xr-x hub"}, agents),
+		"installer-v1.2.3-linux-amd64":    {"-rwxr-xr-x installer"},
+		"system-agent-v1.2.3-linux-arm64": {"-rwxr-xr-x system-agent"},
 	} {
-		if diff := cmp.Diff(files, list(t, name, dist[name+".tar.gz"])); diff != "" {
+		files = slices.Concat([]string{"-rw-r--r-- LICENSE", "-rw-r--r-- THIRD_PARTY_NOTICES"}, files)
+		found, notices := list(t, name, dist[name+".tar.gz"])
+		if diff := cmp.Diff(files, found); diff != "" {
 			t.Errorf("files of %s (-want +got):\n%s", name, diff)
+		}
+		for _, want := range []string{"\nGo standard library go1", "\ngithub.com/google/go-cmp v0."} {
+			if !strings.Contains(notices, want) {
+				t.Errorf("notices of %s lack %q:\n%s", name, want, notices)
+			}
 		}
 	}
 }
 
-// list lists the files of an archive below its directory.
-func list(t *testing.T, directory, content string) []string {
+// list lists the files of an archive below its directory, and reads the notices among them.
+func list(t *testing.T, directory, content string) (found []string, notices string) {
 	t.Helper()
 	compressed, err := gzip.NewReader(strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []string
 	for archive := tar.NewReader(compressed); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return found
+			return found, notices
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -325,8 +348,16 @@ func list(t *testing.T, directory, content string) []string {
 		if header.ModTime.Unix() != 1700000000 || header.Uid != 0 || header.Gid != 0 || header.Uname != "" {
 			t.Errorf("%s: time %s, owner %d:%d %s", header.Name, header.ModTime, header.Uid, header.Gid, header.Uname)
 		}
-		if name, ok := strings.CutPrefix(header.Name, directory+"/"); ok && name != "" {
+		name, ok := strings.CutPrefix(header.Name, directory+"/")
+		if ok && name != "" {
 			found = append(found, header.FileInfo().Mode().String()+" "+name)
+		}
+		if name == "THIRD_PARTY_NOTICES" {
+			raw, err := io.ReadAll(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notices = string(raw)
 		}
 	}
 }

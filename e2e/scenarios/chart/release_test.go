@@ -44,12 +44,25 @@ func push(ctx context.Context, l *lab.Lab, dir, version string) error {
 			return err
 		}
 	}
-	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", programs, "--only", "hub", "--arch", runtime.GOARCH,
+	cmd := imagesCommand(ctx, l, "--version", version, "--from", programs, "--only", "hub",
 		"--push", strings.TrimPrefix(l.RegistryURL(), "http://"), "--insecure")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the hub's image: %w: %s", err, out)
 	}
 	return nil
+}
+
+// imagesCommand prepares the builder of images, for this machine's architecture. It runs in the repository, for the license there, and asks
+// go for those of the modules in the programs.
+func imagesCommand(ctx context.Context, l *lab.Lab, args ...string) *exec.Cmd {
+	cmd := l.Command(ctx, append([]string{bin(l, "build-images"), "--arch", runtime.GOARCH}, args...)...)
+	cmd.Dir = l.Repo
+	for _, name := range []string{"PATH", "HOME", "GOPATH", "GOMODCACHE", "GOPROXY"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	return cmd
 }
 
 // makeFile runs a target of the Makefile for a version, and returns the path of the file that it writes below bin.

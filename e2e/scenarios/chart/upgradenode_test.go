@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -66,8 +65,8 @@ func (m *management) upgradeByJob(t *testing.T) {
 // buildImages runs the builder of images with the programs in bin.
 func buildImages(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := shared.Command(t.Context(), append([]string{bin(shared.Lab, "build-images"), "--arch", runtime.GOARCH,
-		"--from", filepath.Join(shared.Dir, "programs-"+version)}, args...)...)
+	args = append([]string{"--from", filepath.Join(shared.Dir, "programs-"+version)}, args...)
+	cmd := imagesCommand(t.Context(), shared.Lab, args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(fmt.Errorf("building images: %w: %s", err, out))
 	}

@@ -24,6 +24,7 @@ type flags struct {
 	only              []string
 	k3s, rke2         []string
 	certificates      string
+	license           string
 
 	ociLayout, bundle, tarballs, documents, push string
 	digests                                      string
@@ -57,6 +58,9 @@ files and images is SOURCE_DATE_EPOCH (seconds since 1970; the default is 0).
 A software bill of materials (SPDX 2.3) is attached to the image of each architecture as an
 OCI 1.1 referrer, in registries and in OCI layouts.
 
+Each image has the licenses of what is compiled into its programs in /licenses. They are read
+from Go's module cache; what is missing there is downloaded.
+
 Prints the name and digest of each image.`,
 		Example:       example,
 		Args:          cobra.NoArgs,
@@ -71,6 +75,7 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.revision, "revision", "", "commit that the programs were built from, for the annotations")
 	set.StringSliceVar(&f.architectures, "arch", []string{"amd64", "arm64"}, "architectures: amd64, arm64, or both separated by a comma")
 	set.StringVar(&f.from, "from", "bin", "directory with the programs: linux-<architecture>/hub and linux-<architecture>/system-agent")
+	set.StringVar(&f.license, "license", "LICENSE", "file with Drover's license, to include")
 	set.StringSliceVar(&f.only, "only", nil, "build only these images: "+strings.Join(images.Names(), ", ")+", or none for installers alone")
 	set.StringArrayVar(&f.k3s, "k3s", nil, "VERSION=DIRECTORY of a k3s release to build an installer image for; may be repeated")
 	set.StringArrayVar(&f.rke2, "rke2", nil, "VERSION=DIRECTORY of an RKE2 release to build an installer image for; may be repeated")
@@ -87,7 +92,7 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.signKey, "sign-key", "",
 		"with --push: sign with this private key, of cosign generate-key-pair or in PEM; COSIGN_PASSWORD is its password")
 	_ = cmd.MarkFlagRequired("version")
-	cmd.AddCommand(newSignBlob(), newSBOM())
+	cmd.AddCommand(newSignBlob(), newSBOM(), newNotices())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
 }
@@ -101,6 +106,9 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	key, err := readKey(f.signKey, os.Getenv("COSIGN_PASSWORD"))
 	if err != nil {
 		return fmt.Errorf("--sign-key: %w", err)
+	}
+	if opts.License, err = os.ReadFile(f.license); err != nil {
+		return fmt.Errorf("--license: %w", err)
 	}
 	if opts.Certificates, err = f.readCertificates(stderr); err != nil {
 		return err

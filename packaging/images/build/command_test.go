@@ -53,6 +53,9 @@ func programs(t *testing.T) string {
 	return dir
 }
 
+// license is the argument that the command does not need in the root of the repository.
+const license = "--license=../../../LICENSE"
+
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
@@ -93,7 +96,7 @@ func TestAllOutputs(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	address, dir := strings.TrimPrefix(server.URL, "http://"), t.TempDir()
-	args := []string{"--version=v1.2.3+dirty", "--from=" + programs(t), "--arch=" + runtime.GOARCH, "--only=system-agent",
+	args := []string{"--version=v1.2.3+dirty", license, "--from=" + programs(t), "--arch=" + runtime.GOARCH, "--only=system-agent",
 		"--ca-certificates=" + bundle(t), "--oci-layout=" + dir + "/layouts", "--bundle=" + dir + "/images.tar",
 		"--tarballs=" + dir + "/tarballs", "--sbom=" + dir + "/sbom",
 		"--digests=" + dir + "/digests.txt",
@@ -119,6 +122,10 @@ func TestAllOutputs(t *testing.T) {
 	if got, err := os.ReadFile(dir + "/digests.txt"); err != nil || string(got) != pushed+"\n" {
 		t.Errorf("the file of digests has %q (%v), want %q", got, err, pushed)
 	}
+	document, err := os.ReadFile(dir + "/sbom/system-agent-v1.2.3-dirty-linux-" + runtime.GOARCH + ".spdx.json")
+	if err != nil || !strings.Contains(string(document), `"packageFileName": "/licenses/THIRD_PARTY_NOTICES"`) {
+		t.Errorf("the licenses of modules are not in the document: %v", err)
+	}
 	if again, _, err := run(t, args...); err != nil || again != out {
 		t.Errorf("again: %v\n%s", err, again)
 	}
@@ -126,7 +133,7 @@ func TestAllOutputs(t *testing.T) {
 
 func TestFlagErrors(t *testing.T) {
 	from, dir := t.TempDir(), t.TempDir()
-	good := []string{"--version=v1.2.3", "--from=" + from, "--oci-layout=" + dir}
+	good := []string{"--version=v1.2.3", "--from=" + from, "--oci-layout=" + dir, license}
 	for _, test := range []struct {
 		args  []string
 		epoch string
@@ -147,12 +154,13 @@ func TestFlagErrors(t *testing.T) {
 		{args: []string{"--push=https://registry.example.com"}, want: "--push: must be a registry, or registry and path, without scheme"},
 		{args: []string{"--push=mirror"}, want: "--push: naming images: "},
 		{args: []string{"--push=registry.example.com", "--sign-key=/none"}, want: "--sign-key: open /none"},
+		{args: []string{"--license=/none"}, want: "--license: open /none"},
 		{args: []string{"--ca-certificates=/none"}, want: "--ca-certificates: open /none"},
 		{epoch: "yesterday", want: `SOURCE_DATE_EPOCH: must be seconds since 1970, got "yesterday"`},
 		{epoch: "-1", want: `SOURCE_DATE_EPOCH: must be seconds since 1970, got "-1"`},
 	} {
 		t.Setenv("SOURCE_DATE_EPOCH", test.epoch)
-		if _, _, err := run(t, append(good[:3:3], test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, _, err := run(t, append(good[:4:4], test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s %s gives %v, want %q", test.args, test.epoch, err, test.want)
 		}
 	}

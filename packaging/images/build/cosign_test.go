@@ -26,7 +26,7 @@ func TestPublishedCosign(t *testing.T) {
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	push := func(version string, args ...string) string {
-		args = append([]string{"--from", programs(t), "--only", "system-agent", "--version", version, "--arch", runtime.GOARCH,
+		args = append([]string{license, "--from", programs(t), "--only", "system-agent", "--version", version, "--arch", runtime.GOARCH,
 			"--ca-certificates", bundle(t), "--push", host}, args...)
 		if _, errs, err := run(t, args...); err != nil {
 			t.Fatalf("%v: %s", err, errs)

@@ -34,5 +34,6 @@ func (s *stage) binary(to, path, arch string) error {
 		return fmt.Errorf("bin: %w", err)
 	}
 	s.addPath(to, "", 0o755, path)
+	s.programs = append(s.programs, path)
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package build makes the deb and rpm packages of Drover from binaries that are already built. It compiles nothing. The same input gives
-// the same bytes, on any machine and in any directory.
+// Package build makes the deb and rpm packages of Drover from binaries that are already built. It compiles nothing; the go command finds
+// the licenses of what the binaries contain, see package notices. The same input gives the same bytes, on any machine and in any directory.
 package build
 
 import (
@@ -14,6 +14,8 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // registers the format
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the format
+
+	"github.com/drover-dev/drover/packaging/notices"
 )
 
 // The names of the formats.
@@ -62,6 +64,7 @@ func Packages(o Options) ([]string, error) {
 		return nil, err
 	}
 	var written []string
+	var collector notices.Collector
 	for _, name := range o.Names {
 		for _, arch := range o.Arches {
 			for _, format := range []string{Deb, RPM} {
@@ -69,7 +72,7 @@ func Packages(o Options) ([]string, error) {
 				if err != nil {
 					return nil, err
 				}
-				s := &stage{Options: o, version: version, arch: arch, format: format, dir: dir}
+				s := &stage{Options: o, version: version, arch: arch, format: format, dir: dir, collector: &collector}
 				path, err := s.write(name)
 				if err != nil {
 					return nil, fmt.Errorf("package %s for %s as %s: %w", name, arch, format, err)

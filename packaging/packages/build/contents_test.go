@@ -3,6 +3,7 @@ package build
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,43 @@ func TestDebFiles(t *testing.T) {
 		}
 		if got := output(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1", filepath.Base(page)+".gz")); got != string(want) {
 			t.Errorf("%s is not in a package", page)
+		}
+	}
+}
+
+// TestLicenses reads the licenses of what is compiled into the programs.
+func TestLicenses(t *testing.T) {
+	o := options(t)
+	for _, path := range packages(t, o) {
+		root, name := t.TempDir(), agentName
+		if strings.Contains(path, hubName) {
+			name = hubName
+		}
+		var text string
+		if strings.HasSuffix(path, ".deb") {
+			output(t, "dpkg-deb", "-x", path, root)
+			text = output(t, "gzip", "-dc", filepath.Join(root, "usr/share/doc", name, "THIRD_PARTY_NOTICES.gz"))
+			raw, err := os.ReadFile(filepath.Join(root, "usr/share/doc", name, "copyright"))
+			if err != nil || !strings.Contains(string(raw), "THIRD_PARTY_NOTICES.gz") {
+				t.Errorf("%s: the copyright does not name the file: %v\n%s", filepath.Base(path), err, raw)
+			}
+		} else {
+			output(t, "sh", "-c", `rpm2archive - <"$1" | tar -xz -C "$2"`, "sh", path, root)
+			dir := "/usr/share/licenses/" + name + "/"
+			raw, err := os.ReadFile(filepath.Join(root, dir, "THIRD_PARTY_NOTICES"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(raw)
+			listed := strings.Fields(output(t, "rpm", "-qp", "--licensefiles", path))
+			if want := []string{dir + "LICENSE", dir + "THIRD_PARTY_NOTICES"}; !slices.Equal(listed, want) {
+				t.Errorf("%s: licenses are %v, want %v", filepath.Base(path), listed, want)
+			}
+		}
+		for _, want := range []string{"\nGo standard library " + runtime.Version() + " (LICENSE)\n", "\ngithub.com/google/go-cmp v0."} {
+			if strings.Count(text, want) != 1 {
+				t.Errorf("%s: %q is missing in\n%s", filepath.Base(path), want, text)
+			}
 		}
 	}
 }

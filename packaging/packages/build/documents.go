@@ -1,11 +1,14 @@
 package build
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2/files"
+
+	"github.com/drover-dev/drover/packaging/notices"
 )
 
 const (
@@ -30,20 +33,32 @@ License: Apache-2.0
  .
  On Debian systems, the text of the license is in
  /usr/share/common-licenses/Apache-2.0.
-Comment: The program is static. "go version -m" prints the modules that it
- contains; each has its own license.
+Comment: The programs are static. The licenses and notices of the Go modules
+ that they contain are in ` + notices.FileName + `.gz beside this file.
 `
 
-// documents adds license, changelog and, for Debian's checker, the reasons of what it would report.
+// documents adds licenses, changelog and, for Debian's checker, the reasons of what it would report. It follows the binaries, whose
+// licenses these are.
 func (s *stage) documents(name string) error {
+	text, err := s.collector.Collect(context.Background(), s.programs...)
+	if err != nil {
+		return err
+	}
 	if s.format == RPM {
 		license, err := os.ReadFile(filepath.Join(s.Source, "LICENSE"))
 		if err != nil {
 			return err
 		}
-		return s.add("/usr/share/licenses/"+name+"/LICENSE", files.TypeRPMLicense, 0o644, license)
+		dir := "/usr/share/licenses/" + name + "/"
+		if err := s.add(dir+"LICENSE", files.TypeRPMLicense, 0o644, license); err != nil {
+			return err
+		}
+		return s.add(dir+notices.FileName, files.TypeRPMLicense, 0o644, text)
 	}
 	if err := s.add("/usr/share/doc/"+name+"/copyright", "", 0o644, []byte(copyright)); err != nil {
+		return err
+	}
+	if err := s.addCompressed("/usr/share/doc/"+name+"/"+notices.FileName+".gz", text); err != nil {
 		return err
 	}
 	changelog := strings.Join([]string{

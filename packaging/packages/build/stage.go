@@ -12,6 +12,8 @@ import (
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/files"
+
+	"github.com/drover-dev/drover/packaging/notices"
 )
 
 // release counts packages of one version, for changes of the package alone.
@@ -26,6 +28,9 @@ type stage struct {
 	// dir holds generated files until the package is written.
 	dir      string
 	contents files.Contents
+	// programs are the paths of the binaries in the package.
+	programs  []string
+	collector *notices.Collector
 }
 
 // add adds a file of type typ; "" is a regular file.

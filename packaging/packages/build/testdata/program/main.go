@@ -1,10 +1,12 @@
-// Program stands for agent and hub in tests of the layout: a static program that prints completions.
+// Program stands for agent and hub in tests of the layout: a static program that prints completions, and contains a module.
 package main
 
 import (
 	"fmt"
 	"os"
 	"strings"
+
+	_ "github.com/google/go-cmp/cmp"
 )
 
 func main() {
