@@ -79,29 +79,33 @@ func open(serve respond) handler {
 // serve is the one path of all requests in the table of routes: time limits, body limit, admission, handler, answer.
 func (s *Server) serve(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := rt.callers
-		timeout := c.timeout + rt.answer
-		if rt.body > 0 {
-			timeout += connlimit.BodyTime(rt.body)
-		}
-		response.SetTimeout(w, timeout)
-		if checksum := s.opts.Settings.CAChecksum(); c.status && checksum != "" {
-			w.Header().Set(caChecksumHeader, checksum)
-		}
-		if rt.body > 0 {
-			r.Body = http.MaxBytesReader(w, r.Body, rt.body)
-		}
-		answer, err := s.admit(rt, w, r)
+		answer, err := s.begin(rt, w, r)
 		if err == nil {
 			err = answer(w, r)
 		}
 		switch {
-		case err != nil && c.status:
+		case err != nil && rt.callers.status:
 			s.writeStatus(w, r, err, nil)
 		case err != nil:
 			s.writeText(w, r, err)
 		}
 	}
+}
+
+// begin applies the limits of a route, and returns its answer.
+func (s *Server) begin(rt route, w http.ResponseWriter, r *http.Request) (respond, error) {
+	timeout := rt.callers.timeout + rt.answer
+	if rt.body > 0 {
+		timeout += connlimit.BodyTime(rt.body)
+	}
+	response.SetTimeout(w, timeout)
+	if checksum := s.opts.Settings.CAChecksum(); rt.callers.status && checksum != "" {
+		w.Header().Set(caChecksumHeader, checksum)
+	}
+	if rt.body > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, rt.body)
+	}
+	return s.admit(rt, w, r)
 }
 
 // admit runs the handler of a route within the limits of its callers.

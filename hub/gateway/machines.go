@@ -46,14 +46,15 @@ func (s *Server) asMachine(serve machineHandler) handler {
 	return s.authenticated(s.limitRequests(serve))
 }
 
-// asWatchingMachine is asMachine for what may be a watch, which does not count as a request.
-func (s *Server) asWatchingMachine(serve machineHandler) handler {
-	request, watch := s.limitRequests(serve), s.limitWatches(serve)
+// asWatchingMachine is asMachine for what is a list or a watch. A watch does not count as a request.
+func (s *Server) asWatchingMachine(list, watch machineHandler) handler {
+	list, watch = s.limitRequests(list), s.limitWatches(watch)
 	return s.authenticated(func(w http.ResponseWriter, r *http.Request, m *plandelivery.Machine) error {
+		serve := list
 		if plandelivery.IsWatch(r.URL.Query()) {
-			return watch(w, r, m)
+			serve = watch
 		}
-		return request(w, r, m)
+		return serve(w, r, m)
 	})
 }
 
@@ -75,6 +76,7 @@ func (s *Server) authenticated(serve machineHandler) handler {
 			connlimit.Trust(r.Context(), "machine "+m.Account.String(), maxMachineConnections)
 		}
 		return func(w http.ResponseWriter, r *http.Request) error {
+			r.Header.Del("Authorization") // which has done its part, and would be kept for as long as a watch lasts
 			response.SetTimeout(w, plandelivery.AnswerTimeout)
 			if err := serve(w, r, m); err != nil {
 				s.writeStatus(w, r, err, m)

@@ -80,7 +80,7 @@ func (s *Server) routes() []route {
 		{"GET /api", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
 		{"GET /apis", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
 		{"GET /api/v1", s.machines, 0, 0, s.asMachine(s.plans.Discovery)},
-		{"GET " + secrets, s.machines, 0, 0, s.asWatchingMachine(s.plans.List)},
+		{"GET " + secrets, s.machines, 0, 0, s.asWatchingMachine(s.plans.List, s.plans.Watch)},
 		{"GET " + secrets + "/{name}", s.machines, 0, 0, s.asMachine(s.plans.Get)},
 		{"PUT " + secrets + "/{name}", s.machines, plandelivery.MaxUpdateBytes, 0, s.asWritingMachine(s.plans.Update)},
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -31,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/connlimit"
+	"github.com/drover-dev/drover/hub/util/handshakes"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
 	"github.com/drover-dev/drover/tunnel/session"
@@ -53,6 +53,9 @@ const (
 	// maxFrame is the size of the largest frame that a client may send, in bytes, the smallest limit that HTTP/2 knows: a connection keeps a
 	// buffer for it for its whole life.
 	maxFrame = 16 << 10
+	// headerTable is the size of the table of answers' headers, in bytes, from which one that is sent again on a connection of HTTP/2 becomes a
+	// number: none, since agents send few requests, and have the table in memory for as long as they are connected.
+	headerTable = 1
 	// shutdownGrace is how long running requests may take when the hub stops.
 	shutdownGrace = 10 * time.Second
 )
@@ -191,7 +194,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	limited := connlimit.Listen(session.Listener(connlimit.ReserveFiles(listener, s.outOfFiles())), connlimit.LimitsFor(connlimit.OpenFiles()))
-	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
+	go func() { served <- serveTLS(server, limited) }()
 	s.listening.Store(true)
 	s.log.Info("Gateway listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
 
@@ -207,6 +210,10 @@ func (s *Server) Start(ctx context.Context) error {
 		s.log.Info("Requests were aborted when the gateway stopped", "after", shutdownGrace.String())
 	}
 	return nil
+}
+
+func serveTLS(server *http.Server, listener net.Listener) error {
+	return server.Serve(handshakes.Listen(listener, server.TLSConfig, headerTimeout, server.ErrorLog))
 }
 
 // outOfFiles logs, once a minute, that connections are refused since too many files are open.
@@ -232,6 +239,7 @@ func (s *Server) httpServer() *http.Server {
 		HTTP2: &http.HTTP2Config{
 			WriteByteTimeout: stalledTimeout, MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
 			MaxReceiveBufferPerConnection: maxReceived, MaxReceiveBufferPerStream: maxReceived,
+			MaxEncoderHeaderTableSize: headerTable,
 		},
 		ErrorLog: log.New(errorLog{s.log}, "", 0),
 	}

@@ -105,23 +105,7 @@ func BenchmarkPlanWatches(b *testing.B) {
 func benchmarkPlanWatches(b *testing.B, n int) {
 	s, address := serveWatchers(b, n)
 	before := inUse()
-	watchers := exec.Command(os.Args[0])
-	watchers.Env = append(os.Environ(), watchersEnv+"="+address+" "+strconv.Itoa(n))
-	watchers.Stderr = os.Stderr
-	out, err := watchers.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := watchers.Start(); err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = watchers.Process.Kill(); _ = watchers.Wait() }()
-	lines := bufio.NewReader(out)
-	await := func() {
-		if _, err := lines.ReadString('\n'); err != nil {
-			b.Fatalf("the agents have ended: %v", err)
-		}
-	}
+	await := startWatchers(b, address, n)
 	await() // the plans that there are
 	after := inUse()
 	version := 1
@@ -136,6 +120,52 @@ func benchmarkPlanWatches(b *testing.B, n int) {
 	}
 	b.ReportMetric(float64(after-before)/1024/float64(n), "KiB/watch")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "us/plan")
+}
+
+// TestStacksOfWatches: the three goroutines of a watch have stacks of 8 KiB at most while nothing happens.
+func TestStacksOfWatches(t *testing.T) {
+	const n, most = 500, 24 << 10
+	_, address := serveWatchers(t, n)
+	stacks := func() int {
+		runtime.GC() // which halves a stack of which less than a quarter is used
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.StackInuse)
+	}
+	before := stacks()
+	startWatchers(t, address, n)()
+	for deadline := time.Now().Add(time.Minute); ; {
+		got := (stacks() - before) / n
+		if got <= most {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the stacks of a watch have %d bytes, want %d at most", got, most)
+		}
+	}
+}
+
+// startWatchers starts agents in a program of its own, and returns what waits until all of them have received something.
+func startWatchers(b testing.TB, address string, n int) (await func()) {
+	b.Helper()
+	watchers := exec.Command(os.Args[0])
+	watchers.Env = append(os.Environ(), watchersEnv+"="+address+" "+strconv.Itoa(n))
+	watchers.Stderr = os.Stderr
+	out, err := watchers.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := watchers.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = watchers.Process.Kill(); _ = watchers.Wait() })
+	lines := bufio.NewReader(out)
+	return func() {
+		b.Helper()
+		if _, err := lines.ReadString('\n'); err != nil {
+			b.Fatalf("the agents have ended: %v", err)
+		}
+	}
 }
 
 func benchPlan(i, version int) *corev1.Secret {
@@ -192,9 +222,7 @@ func serveWithin(b testing.TB, s *Server, server *http.Server, limits connlimit.
 	server.TLSConfig.GetCertificate = nil
 	server.TLSConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}}
 	server.ErrorLog.SetOutput(io.Discard)
-	go func() {
-		_ = server.Serve(tls.NewListener(connlimit.Listen(listener, limits), server.TLSConfig))
-	}()
+	go func() { _ = serveTLS(server, connlimit.Listen(listener, limits)) }()
 	b.Cleanup(func() { s.drain.stop(); _ = server.Close() })
 	return listener.Addr().String()
 }

@@ -81,6 +81,11 @@ func newClient(connection config.Connection, file []byte, opts Options) (*client
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		// Both ends of a connection would keep the headers of requests, to send them as numbers the next time. The hub has ten thousand
+		// connections, each with a token of its own, and few requests.
+		if base, ok := next.(*http.Transport); ok && base.HTTP2 == nil {
+			base.HTTP2 = &http.HTTP2Config{MaxEncoderHeaderTableSize: 1}
+		}
 		c.transport.next = next
 		return c.transport
 	})

@@ -90,20 +90,10 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, m *Machine) error 
 }
 
 // List serves GET /api/v1/namespaces/{namespace}/secrets with fieldSelector=metadata.name=<name of the plan Secret>: a SecretList as
-// JSON, which is empty while the Secret does not exist, or with watch=true its events as a stream (watchPlan). Any other selector is 403.
-// It records that the agent was seen.
+// JSON, which is empty while the Secret does not exist. Any other selector is 403. It records that the agent was seen.
 func (h *Handler) List(w http.ResponseWriter, r *http.Request, m *Machine) error {
-	query := r.URL.Query()
-	name, err := selectedName(query)
-	if err == nil {
-		err = m.owns(r.PathValue("namespace"), name)
-	}
-	if err != nil {
+	if err := h.selects(r, m, r.URL.Query()); err != nil {
 		return err
-	}
-	h.recordSeen(r.Context(), m)
-	if IsWatch(query) {
-		return h.watchPlan(w, r, m, query)
 	}
 	secret, version, err := h.readPlan(r.Context(), m)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -121,7 +111,19 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, m *Machine) error
 	return nil
 }
 
-// IsWatch reports whether List answers a request with the query of its URL by a stream of events.
+// selects refuses a request for anything but the machine's plan Secret, and records that the agent was seen.
+func (h *Handler) selects(r *http.Request, m *Machine, query url.Values) error {
+	name, err := selectedName(query)
+	if err == nil {
+		err = m.owns(r.PathValue("namespace"), name)
+	}
+	if err == nil {
+		h.recordSeen(r.Context(), m)
+	}
+	return err
+}
+
+// IsWatch reports whether a request with the query of its URL is for Watch, and not for List.
 func IsWatch(query url.Values) bool {
 	watch, _ := strconv.ParseBool(query.Get("watch"))
 	return watch

@@ -39,95 +39,150 @@ const (
 // ErrDraining answers what a replica that is about to stop no longer begins.
 var ErrDraining = response.Retry(2*time.Second, "this replica of the hub is stopping; retry to reach another one")
 
-// watchPlan streams the events of the machine's Secret until the watch's timeout, a revocation of the machine, or the drain of this
-// replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot be continued from
-// is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know in the meantime
-// that the agent is there. An error is returned only if nothing was written.
-func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, query url.Values) error {
+// Watch serves List with watch=true: it streams the events of the machine's Secret until the watch's timeout, a revocation of the machine, or
+// the drain of this replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot
+// be continued from is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know
+// in the meantime that the agent is there. An error is returned only if nothing was written.
+//
+// While it lasts, it uses little of the stack: of 16 KiB, which authentication and the encoding of a plan may need, Go's garbage collector
+// returns the half only if less than a quarter is used, and a hub has ten thousand watches.
+func (h *Handler) Watch(w http.ResponseWriter, r *http.Request, m *Machine) error {
+	watch, err := h.beginWatch(w, r, m)
+	if err != nil {
+		return err
+	}
+	defer watch.end()
+	if watch.sendMissed() {
+		watch.follow(r.Context())
+	}
+	return nil
+}
+
+// planWatch is a watch of a machine.
+type planWatch struct {
+	*Handler
+	eventStream
+	machine *Machine
+	watcher *secretcache.PlanWatcher
+	missed  []secretcache.PlanEvent
+	// changed is sent to when the machine's account has changed, until unsubscribe.
+	changed     <-chan struct{}
+	unsubscribe func()
+	bookmarks   bool
+	// overdue is when the watch ends if the machine has to be seen, timeout after how long it ends anyway.
+	overdue time.Time
+	timeout time.Duration
+}
+
+func (h *Handler) beginWatch(w http.ResponseWriter, r *http.Request, m *Machine) (_ *planWatch, err error) {
+	query := r.URL.Query()
+	if err := h.selects(r, m, query); err != nil {
+		return nil, err
+	}
 	if !h.Secrets.Plans.Synced() {
-		return secretcache.ErrNotSynced
+		return nil, secretcache.ErrNotSynced
 	}
 	select {
 	case <-h.Drain.Draining():
-		return ErrDraining
+		return nil, ErrDraining
 	default:
 	}
 	asked, err := parseWatch(query, r.Header)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	missed, watcher, err := h.startWatch(r.Context(), m, asked)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer h.Secrets.Plans.Unwatch(watcher)
-	changed, unsubscribe := h.Secrets.SubscribeAccount(m.Account)
-	defer unsubscribe()
+	watch := &planWatch{Handler: h, machine: m, watcher: watcher, missed: missed, bookmarks: asked.bookmarks,
+		eventStream: eventStream{w: w, control: http.NewResponseController(w), mayRead: m.mayRead}}
+	if asked.initialEvents {
+		watch.missed = append(missed, secretcache.PlanEvent{Type: "BOOKMARK", Version: watcher.Start, InitialEnd: true})
+	}
+	watch.changed, watch.unsubscribe = h.Secrets.SubscribeAccount(m.Account)
 	// A revocation from before the subscription is not notified any more.
 	if !h.Machines.stillAllowed(r.Context(), m, false) {
-		return ErrUnauthorized
+		watch.end()
+		return nil, ErrUnauthorized
 	}
+	watch.overdue, watch.timeout = time.Now().Add(asked.timeout), asked.timeout
+	if !h.mustBeSeen(m) {
+		watch.timeout = max(watch.timeout, asked.longest)
+	}
+	return watch, nil
+}
 
-	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: m.mayRead}
-	if err := stream.begin(); err != nil {
-		return nil
+func (p *planWatch) end() {
+	p.unsubscribe()
+	p.Secrets.Plans.Unwatch(p.watcher)
+}
+
+// sendMissed sends what has happened until now. It returns false if the watch is over.
+func (p *planWatch) sendMissed() bool {
+	if p.begin() != nil {
+		return false
 	}
-	if asked.initialEvents {
-		missed = append(missed, secretcache.PlanEvent{Type: "BOOKMARK", Version: watcher.Start, InitialEnd: true})
-	}
-	for _, event := range missed {
-		if stream.send(event) != nil {
-			return nil
+	for _, event := range p.missed {
+		if p.send(event) != nil {
+			return false
 		}
 	}
-	bookmarks, overdue, timeout := time.NewTicker(bookmarkInterval), time.Now().Add(asked.timeout), asked.timeout
-	if !h.mustBeSeen(m) {
-		timeout = max(timeout, asked.longest)
-	}
-	end := time.NewTimer(timeout)
+	p.missed = nil
+	return true
+}
+
+// follow sends what happens from now on.
+func (p *planWatch) follow(ctx context.Context) {
+	bookmarks, end := time.NewTicker(bookmarkInterval), time.NewTimer(p.timeout)
 	defer bookmarks.Stop()
 	defer end.Stop()
 	var recheck <-chan time.Time
-	draining := h.Drain.Draining()
+	draining := p.Drain.Draining()
 	for {
 		select {
-		case event, open := <-watcher.Events():
-			if !open || stream.send(event) != nil {
-				return nil
+		case event, open := <-p.watcher.Events():
+			if !open || p.send(event) != nil {
+				return
 			}
 		case <-bookmarks.C:
-			if time.Now().After(overdue) && h.mustBeSeen(m) {
-				return nil
+			if time.Now().After(p.overdue) && p.mustBeSeen(p.machine) || p.sendBookmark() != nil {
+				return
 			}
-			if !asked.bookmarks {
-				continue
-			}
-			// A bookmark must not overtake events that it says were seen.
-			if version, delivered := h.Secrets.Plans.Delivered(watcher); delivered && stream.send(secretcache.PlanEvent{Type: "BOOKMARK",
-				Version: version}) != nil {
-				return nil
-			}
-		case <-changed:
+		case <-p.changed:
 			// If the watch ends, the machine gets the reason with its next request.
-			if !h.Machines.stillAllowed(r.Context(), m, true) {
-				return nil
+			if !p.Machines.stillAllowed(ctx, p.machine, true) {
+				return
 			}
 			recheck = time.After(recheckDelay)
 		case <-recheck:
-			if !h.Machines.stillAllowed(r.Context(), m, true) {
-				return nil
+			if !p.Machines.stillAllowed(ctx, p.machine, true) {
+				return
 			}
 		case <-draining:
 			draining = nil
-			end.Reset(h.Drain.Delay())
+			end.Reset(p.Drain.Delay())
 		case <-end.C:
-			return nil
-		case <-h.Drain.Stopping():
-			return nil
-		case <-r.Context().Done():
-			return nil
+			return
+		case <-p.Drain.Stopping():
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
+}
+
+// sendBookmark sends the version up to which the machine has seen everything, if it wants to know. A bookmark must not overtake events that
+// it says were seen.
+func (p *planWatch) sendBookmark() error {
+	if !p.bookmarks {
+		return nil
+	}
+	version, delivered := p.Secrets.Plans.Delivered(p.watcher)
+	if !delivered {
+		return nil
+	}
+	return p.send(secretcache.PlanEvent{Type: "BOOKMARK", Version: version})
 }
 
 // startWatch waits for a moment if the machine has seen more through another replica than this one has.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,18 +91,33 @@ func Write(w http.ResponseWriter, code int, contentType string, body []byte) {
 	_ = WriteChunks(w, body)
 }
 
-// writtenAtOnce is how much is written at once: no more than net/http buffers for a frame of HTTP/2.
-const writtenAtOnce = 4 << 10
+const (
+	// A body of up to smallBody bytes is sent in frames of smallFrame bytes, a larger one in frames of largeFrame, which is as much as net/http
+	// buffers for one.
+	smallFrame = 1 << 10
+	largeFrame = 4 << 10
+	smallBody  = 32 << 10
+)
 
-// WriteChunks writes a body in small parts: a connection of HTTP/2 keeps a buffer of the size of its largest frame for its whole life, and
-// a hub has ten thousand of them.
-func WriteChunks(w io.Writer, body []byte) error {
-	for chunk := range slices.Chunk(body, writtenAtOnce) {
-		if _, err := w.Write(chunk); err != nil {
+// WriteChunks writes a body in small frames: a connection of HTTP/2 keeps a buffer of the size of its largest frame for its whole life, and
+// a hub has ten thousand of them. Most plans are small, and each frame costs some microseconds.
+func WriteChunks(w http.ResponseWriter, body []byte) error {
+	size := smallFrame
+	if len(body) > smallBody {
+		size = largeFrame
+	}
+	control := http.NewResponseController(w)
+	for len(body) > size {
+		if _, err := w.Write(body[:size]); err != nil {
 			return err
 		}
+		if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		body = body[size:]
 	}
-	return nil
+	_, err := w.Write(body)
+	return err
 }
 
 // SetTimeout sets until when the client must have read what is written from now on. A ResponseWriter that does not support it, such as a

@@ -3,31 +3,45 @@ package response
 import (
 	"bytes"
 	"errors"
+	"net/http/httptest"
 	"testing"
 )
 
-// recorder remembers what is written, and the most that was written at once. It fails when it has more than limit.
+// recorder remembers the most that was written between two flushes. It fails when it has more than limit.
 type recorder struct {
-	bytes.Buffer
-	most, limit int
+	httptest.ResponseRecorder
+	frame, most, limit int
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
-	r.most = max(r.most, len(p))
-	if r.Len() > r.limit {
+	r.frame += len(p)
+	r.most = max(r.most, r.frame)
+	if r.Body.Len() > r.limit {
 		return 0, errors.New("gone")
 	}
-	return r.Buffer.Write(p)
+	return r.ResponseRecorder.Write(p)
+}
+
+func (r *recorder) FlushError() error {
+	r.frame = 0
+	return nil
+}
+
+func newRecorder(limit int) *recorder {
+	return &recorder{ResponseRecorder: *httptest.NewRecorder(), limit: limit}
 }
 
 func TestWriteChunks(t *testing.T) {
-	for _, length := range []int{0, 1, writtenAtOnce, writtenAtOnce + 1, 10*writtenAtOnce + 7} {
-		body, w := bytes.Repeat([]byte("x"), length), &recorder{limit: 1 << 20}
-		if err := WriteChunks(w, body); err != nil || !bytes.Equal(w.Bytes(), body) || w.most > writtenAtOnce {
-			t.Errorf("of %d bytes %d were written, %d at once: %v", length, w.Len(), w.most, err)
+	for length, most := range map[int]int{
+		0: 0, 1: 1, smallFrame: smallFrame, smallFrame + 1: smallFrame, smallBody: smallFrame, smallBody + 1: largeFrame,
+		100*largeFrame + 7: largeFrame,
+	} {
+		body, w := bytes.Repeat([]byte("x"), length), newRecorder(1<<20)
+		if err := WriteChunks(w, body); err != nil || !bytes.Equal(w.Body.Bytes(), body) || w.most != most {
+			t.Errorf("of %d bytes %d were written, %d in one frame, want %d: %v", length, w.Body.Len(), w.most, most, err)
 		}
 	}
-	if err := WriteChunks(&recorder{limit: writtenAtOnce}, make([]byte, 4*writtenAtOnce)); err == nil {
+	if err := WriteChunks(newRecorder(smallFrame), make([]byte, 4*smallFrame)); err == nil {
 		t.Error("a client that has gone is not noticed")
 	}
 }
