@@ -70,6 +70,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		}
 	}
 	controllerutil.RemoveFinalizer(s.cluster, Finalizer)
+	objects.DropRancherFinalizers(s.cluster)
 	return nil
 }
 
@@ -194,7 +195,7 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 		return !found && err == nil, err
 	}
 	if !object.GetDeletionTimestamp().IsZero() {
-		return false, nil
+		return false, objects.ReleaseFromRancher(ctx, r.Client, object, fieldOwner)
 	}
 	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: new(object.GetUID())})
 }

@@ -47,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !crt.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, objects.ReleaseFromRancher(ctx, r.Client, crt, fieldOwner)
 	}
 	helper := patch.NewHelper(r.Client, crt, fieldOwner, ownedConditions...)
 	s := &scope{crt: crt}

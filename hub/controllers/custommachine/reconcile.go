@@ -14,6 +14,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/paused"
@@ -43,7 +44,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !custom.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, objects.ReleaseFromRancher(ctx, r.Client, custom, fieldOwner)
 	}
 	s, err := r.newScope(ctx, custom)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // ForceRemoveAnnotation, on a machine that is being deleted, gives up on having its driver remove it: what is left of it at its cloud is
@@ -100,6 +101,7 @@ func (m *machines) release(ctx context.Context, s *scope) error {
 	}
 	m.operations.forget(s.object.GetUID())
 	controllerutil.RemoveFinalizer(s.object, Finalizer)
+	objects.DropRancherFinalizers(s.object)
 	s.gone = true
 	return nil
 }

@@ -90,8 +90,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil && !found {
 		r.ssa.Forget(req.NamespacedName)
 	}
-	if err != nil || !found || !bootstrap.DeletionTimestamp.IsZero() {
+	if err != nil || !found {
 		return ctrl.Result{}, err
+	}
+	if !bootstrap.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, objects.ReleaseFromRancher(ctx, r.Client, bootstrap, fieldOwner)
 	}
 	s := &scope{bootstrap: bootstrap}
 	if err := r.readOwners(ctx, s); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
@@ -195,6 +196,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	}
 	s.deleting = "All Machines and Secrets of the control plane are deleted"
 	controllerutil.RemoveFinalizer(s.controlPlane, Finalizer)
+	objects.DropRancherFinalizers(s.controlPlane)
 	return nil
 }
 
