@@ -45,6 +45,9 @@ func Definitions(opts Options) ([]*apiextensionsv1.CustomResourceDefinition, err
 	if err != nil {
 		return nil, err
 	}
+	for _, crd := range drover {
+		tolerate(crd)
+	}
 	wanted := map[string]bool{}
 	for _, name := range opts.Providers.Names() {
 		wanted[provider.Provider(name).Value()] = true

@@ -42,3 +42,23 @@ func restrict(schema *apiextensionsv1.JSONSchemaProps) {
 		restrict(schema.AdditionalProperties.Schema)
 	}
 }
+
+// tolerate has the API server take the conditions that other writers of these kinds have left in a status: those of Rancher have no reason,
+// no message or no time. Each write of a status has all conditions of the object, and would be refused because of theirs.
+func tolerate(crd *apiextensionsv1.CustomResourceDefinition) {
+	for i := range crd.Spec.Versions {
+		validation := crd.Spec.Versions[i].Schema
+		if validation == nil || validation.OpenAPIV3Schema == nil {
+			continue
+		}
+		items := validation.OpenAPIV3Schema.Properties["status"].Properties["conditions"].Items
+		if items == nil || items.Schema == nil {
+			continue
+		}
+		reason, at := items.Schema.Properties["reason"], items.Schema.Properties["lastTransitionTime"]
+		reason.MinLength, reason.Pattern = nil, ""
+		at.Nullable = true
+		items.Schema.Properties["reason"], items.Schema.Properties["lastTransitionTime"] = reason, at
+		items.Schema.Required = []string{"status", "type"}
+	}
+}

@@ -99,3 +99,35 @@ func TestRestricted(t *testing.T) {
 		}
 	}
 }
+
+// TestTolerate: conditions as Rancher leaves them keep no status from being written, which has them with an empty reason and no time.
+func TestTolerate(t *testing.T) {
+	for name, definition := range definitions(t, Options{SkipCAPI: true}) {
+		schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		conditions, ok := schema.Properties["status"].Properties["conditions"]
+		if !ok {
+			continue
+		}
+		internal := &apiextensions.JSONSchemaProps{}
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&conditions, internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		validator, _, err := validation.NewSchemaValidator(internal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := []any{
+			map[string]any{"type": "SecretsMigrated", "status": "True", "reason": "", "message": "", "lastTransitionTime": nil},
+			map[string]any{"type": "Updated", "status": "True"},
+			map[string]any{"type": "Ready", "status": "False", "reason": "NotReady", "message": "no", "lastTransitionTime": "2026-01-02T03:04:05Z"},
+		}
+		for _, err := range validation.ValidateCustomResource(nil, left, validator) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for what, bad := range map[string]map[string]any{"no type": {"status": "True"}, "no status": {"type": "Ready"}} {
+			if len(validation.ValidateCustomResource(nil, []any{bad}, validator)) == 0 {
+				t.Errorf("%s: a condition with %s is valid", name, what)
+			}
+		}
+	}
+}

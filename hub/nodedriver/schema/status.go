@@ -20,7 +20,7 @@ func machineStatus() apiextensionsv1.JSONSchemaProps {
 		"type": str, "status": str, "reason": str, "message": str, "lastTransitionTime": {Type: "string", Format: "date-time"},
 		"observedGeneration": {Type: "integer", Format: "int64"},
 	})
-	condition.Required = []string{"type", "status", "reason", "lastTransitionTime"}
+	condition.Required = []string{"type", "status"} // those that Rancher has left have no reason or time
 	address := object("", props{"type": str, "address": str})
 	address.Required = []string{"type", "address"}
 	return object("Status is what the hub found.", props{
