@@ -125,13 +125,13 @@ func (r *Reconciler) install(ctx context.Context, s *scope, identity string) err
 	return nil
 }
 
-// taken reports whether a definition belongs to another NodeDriver, or to nobody of the hub.
+// taken reports whether a definition belongs to another NodeDriver, or to nobody of the hub. Those of Rancher are taken over.
 func (r *Reconciler) taken(ctx context.Context, s *scope, name string) (bool, error) {
 	crd, err := r.definition(ctx, name)
 	if err != nil || crd == nil {
 		return false, err
 	}
-	if owner := crd.Labels[schema.DriverLabel]; owner != s.driver.Name {
+	if owner := crd.Labels[schema.DriverLabel]; owner != s.driver.Name && !schema.OfRancher(crd) {
 		s.install = cause.New("NameTaken", "CustomResourceDefinition %s belongs to NodeDriver %q; delete one of the two NodeDrivers of driver %s",
 			name, owner, s.name)
 		return true, nil
@@ -210,6 +210,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		}
 	}
 	controllerutil.RemoveFinalizer(s.driver, Finalizer)
+	objects.DropRancherFinalizers(s.driver)
 	return ctrl.Result{}, nil
 }
 

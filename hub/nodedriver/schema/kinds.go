@@ -60,6 +60,19 @@ func DriverOfTemplate(template schema.GroupKind) string {
 	return strings.ToLower(driver)
 }
 
+// The annotation in which Rancher writes the kind of what it has made an object for, and its value on definitions of drivers.
+const (
+	rancherOwnerKind = "objectset.rio.cattle.io/owner-gvk"
+	rancherSchema    = "management.cattle.io/v3, Kind=DynamicSchema"
+)
+
+// OfRancher reports whether Rancher has made a definition of a driver, and no hub has taken it over yet. Only administrators write
+// definitions.
+func OfRancher(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.Labels[DriverLabel] == "" && crd.Annotations[rancherOwnerKind] == rancherSchema &&
+		(crd.Spec.Group == MachineGroup || crd.Spec.Group == ConfigGroup)
+}
+
 type props = map[string]apiextensionsv1.JSONSchemaProps
 
 // Definitions returns the definitions of a driver's three kinds. nodeDriver is the name of the NodeDriver.

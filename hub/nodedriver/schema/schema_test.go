@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/yaml"
 
@@ -53,6 +54,28 @@ func TestDefinitions(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOfRancher: a definition that Rancher has made can be taken over, once, and no other.
+func TestOfRancher(t *testing.T) {
+	for what, tt := range map[string]struct {
+		group, owner, driver string
+		want                 bool
+	}{
+		"Rancher's":                      {group: MachineGroup, owner: rancherSchema, want: true},
+		"of machine configurations":      {group: ConfigGroup, owner: rancherSchema, want: true},
+		"taken over":                     {group: MachineGroup, owner: rancherSchema, driver: "nd-1"},
+		"of Rancher, for something else": {group: MachineGroup, owner: "apps/v1, Kind=Deployment"},
+		"of another group":               {group: "example.com", owner: rancherSchema},
+		"a user's":                       {group: MachineGroup},
+	} {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		crd.Annotations, crd.Labels = map[string]string{rancherOwnerKind: tt.owner}, map[string]string{DriverLabel: tt.driver}
+		crd.Spec.Group = tt.group
+		if got := OfRancher(crd); got != tt.want {
+			t.Errorf("%s: %v", what, got)
+		}
 	}
 }
 
