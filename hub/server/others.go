@@ -20,19 +20,20 @@ var rancher = client.ObjectKey{Namespace: "cattle-system", Name: "rancher"}
 
 // errRancher is returned by checkOthers.
 var errRancher = errors.New("this cluster has Rancher (Deployment " + rancher.String() + "), whose objects are of the same kinds; " +
-	"install the hub in another cluster")
+	"install the hub in another cluster, or scale that Deployment to 0 to have the hub take over the clusters (docs/from-rancher.md)")
 
 // checkOthers returns an error where a program is installed that works with the same objects. The definitions of a hub would replace those
-// of Rancher, and the API server would drop the fields that these alone have.
+// of Rancher, and the API server would drop the fields that these alone have. An administrator who stops Rancher wants that.
 func checkOthers(ctx context.Context, c client.Reader, opts Options) error {
 	if !opts.Providers.Has(provider.ControlPlane) {
 		return nil
 	}
-	err := c.Get(ctx, rancher, &appsv1.Deployment{})
+	deployment := &appsv1.Deployment{}
+	err := c.Get(ctx, rancher, deployment)
 	switch {
-	case err == nil:
+	case err == nil && !isStopped(deployment):
 		return errRancher
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err), apierrors.IsForbidden(err): // also with the rights of an earlier hub
+	case err == nil, apierrors.IsNotFound(err), meta.IsNoMatchError(err), apierrors.IsForbidden(err): // also with the rights of an earlier hub
 	default:
 		return fmt.Errorf("looking for Rancher: %w", err)
 	}
@@ -44,6 +45,11 @@ func checkOthers(ctx context.Context, c client.Reader, opts Options) error {
 		return fmt.Errorf("%w; use it with --capi=external", err)
 	}
 	return err
+}
+
+// isStopped reports whether a Deployment has no Pods and is to have none.
+func isStopped(d *appsv1.Deployment) bool {
+	return d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && d.Status.Replicas == 0
 }
 
 // othersInterval is how often a hub that runs looks for such programs.

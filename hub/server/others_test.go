@@ -22,6 +22,7 @@ import (
 func TestOthers(t *testing.T) {
 	for _, tt := range []struct {
 		namespace, name string
+		replicas        *int32
 		opts            Options
 		want            error
 	}{
@@ -35,6 +36,8 @@ func TestOthers(t *testing.T) {
 		{namespace: "cattle-system", name: "rancher", want: errRancher},
 		{namespace: "cattle-system", name: "rancher", opts: Options{ExternalCAPI: true}, want: errRancher},
 		{namespace: "cattle-system", name: "rancher", opts: Options{Providers: provider.Set{provider.Bootstrap}}},
+		{namespace: "cattle-system", name: "rancher", replicas: new(int32(0))},
+		{namespace: "cattle-system", name: "rancher", replicas: new(int32(1)), want: errRancher},
 		{namespace: "cattle-system", name: "cattle-cluster-agent"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +49,8 @@ func TestOthers(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- (&others{c, tt.opts}).Start(ctx) }()
 			time.Sleep(10 * othersInterval)
-			installed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: tt.namespace, Name: tt.name}}
+			installed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: tt.namespace, Name: tt.name},
+				Spec: appsv1.DeploymentSpec{Replicas: tt.replicas}}
 			if err := c.Create(ctx, installed); err != nil {
 				t.Fatal(err)
 			}
