@@ -18,12 +18,15 @@ func ownerOf(cluster *provisioningv1.Cluster) ownership.ManagementOwner {
 }
 
 // reconcileName writes the name of the management Cluster to an annotation before it creates anything of that name, so that a hub that
-// stops in between, or a restored backup without status, finds it.
+// stops in between, or a restored backup without status, finds it. A Cluster that Rancher has managed keeps the name that it has.
 func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 	if s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation] != "" {
 		return nil
 	}
-	name, err := ownerOf(s.cluster).FreeName(ctx, r.Client)
+	name, err := r.adoptManagement(ctx, s.cluster)
+	if err == nil && name == "" {
+		name, err = ownerOf(s.cluster).FreeName(ctx, r.Client)
+	}
 	if err != nil {
 		return s.notCreated(err)
 	}

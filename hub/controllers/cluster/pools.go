@@ -24,8 +24,9 @@ import (
 type poolScope struct {
 	cluster *provisioningv1.Cluster
 	spec    *provisioningv1.RKEMachinePool
-	// deployment is what exists, or what was just applied; nil if there is none.
+	// deployment is what exists, or what was just applied; nil if there is none. adopted is true while it is as Rancher has left it.
 	deployment *clusterv1.MachineDeployment
+	adopted    bool
 	// sets are the deployment's MachineSets.
 	sets []*clusterv1.MachineSet
 	// problem is why the pool differs from the spec.
@@ -114,17 +115,27 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 		p.problem = cause.New("InvalidMachinePool", "%s", strings.Join(faults, "; "))
 		return errPoolWaits
 	}
-	if p.deployment != nil {
-		if fault := pool.ValidateRoles(p.spec, p.deployment); fault != "" {
-			p.problem = cause.New("InvalidMachinePool", "%s", fault)
-			return errPoolWaits
+	if p.deployment == nil {
+		if err := r.checkPoolName(ctx, p); err != nil || p.deployment == nil {
+			return err
 		}
-		return r.readSets(ctx, p)
 	}
+	if fault := pool.ValidateRoles(p.spec, p.deployment); fault != "" {
+		p.problem = cause.New("InvalidMachinePool", "%s", fault)
+		return errPoolWaits
+	}
+	return r.readSets(ctx, p)
+}
+
+// checkPoolName finds what has the name of a pool without a MachineDeployment. That of Rancher is taken over.
+func (r *Reconciler) checkPoolName(ctx context.Context, p *poolScope) error {
 	other := &clusterv1.MachineDeployment{}
 	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: pool.Name(p.cluster.Name, p.spec.Name)}
 	found, err := objects.Get(ctx, r.Client, key, other)
-	if found {
+	switch {
+	case found && isPoolOfRancher(other, p):
+		p.deployment, p.adopted = other, true
+	case found:
 		p.problem = cause.New("NameTaken", "%s: MachineDeployment %s exists and does not belong to this pool (Cluster %s); give "+
 			"the pool another name",
 			pool.Field(p.spec.Name, "name"), key.Name, other.Spec.ClusterName)
@@ -152,18 +163,11 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 	if err != nil {
 		return err
 	}
-	bootstrap, err := pool.BootstrapTemplate(p.cluster, p.spec)
+	bootstrap, err := r.reconcileBootstrapTemplate(ctx, p)
 	if err != nil {
 		return err
 	}
-	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), bootstrap); err != nil {
-		return err
-	}
-	templates := pool.Templates{
-		Machine:   machine,
-		Bootstrap: pool.Ref(rkev1.GroupVersion.WithKind("RKEBootstrapTemplate").GroupKind(), bootstrap.Name),
-		Kept:      keptTemplates(p, machine),
-	}
+	templates := pool.Templates{Machine: machine, Bootstrap: bootstrap, Kept: keptTemplates(p, machine)}
 	deployment, err := pool.MachineDeployment(p.cluster, p.spec, templates)
 	if err != nil {
 		return err
@@ -173,6 +177,26 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 	}
 	p.deployment = deployment
 	return nil
+}
+
+// reconcileBootstrapTemplate returns the template of the pool's RKEBootstraps, created if there is none with its present content.
+func (r *Reconciler) reconcileBootstrapTemplate(ctx context.Context, p *poolScope) (
+	ref clusterv1.ContractVersionedObjectReference, _ error) {
+	template, err := pool.BootstrapTemplate(p.cluster, p.spec)
+	if err != nil {
+		return ref, err
+	}
+	kept, err := r.keepsBootstrapTemplate(ctx, p, template)
+	switch {
+	case err != nil:
+		return ref, err
+	case kept:
+		return p.deployment.Spec.Template.Spec.Bootstrap.ConfigRef, nil
+	}
+	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), template); err != nil {
+		return ref, err
+	}
+	return pool.Ref(bootstrapTemplateKind, template.Name), nil
 }
 
 // reconcileHealthCheck creates the MachineHealthCheck of a pool, or deletes it if the pool has none any more.

@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
@@ -23,7 +25,7 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if p.deployment == nil {
 		return nil
 	}
-	if _, scaled := pool.Scaled(p.spec, p.deployment); !scaled && pool.Applied(p.spec, p.deployment) {
+	if _, scaled := pool.Scaled(p.spec, p.deployment); !p.adopted && !scaled && pool.Applied(p.spec, p.deployment) {
 		return nil
 	}
 	// The cache may not have seen the hub's own last write yet. A user's change of the pool since then would be lost, and so would one of the
@@ -34,6 +36,11 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 		return err
 	}
 	replicas, scaled := pool.Scaled(p.spec, live)
+	if p.adopted && live.Annotations[rkev1.AppliedQuantityAnnotation] == "" {
+		// An autoscaler may have changed it, and Rancher leaves a pool without a quantity to that. No machine must go because of the pool.
+		replicas = ptr.Deref(live.Spec.Replicas, pool.Quantity(p.spec))
+		scaled = replicas != pool.Quantity(p.spec)
+	}
 	if !scaled {
 		return nil
 	}

@@ -34,6 +34,14 @@ func (r *Reconciler) reconcileMachineTemplate(ctx context.Context, p *poolScope)
 	if p.deployment != nil {
 		current = p.deployment.Spec.Template.Spec.InfrastructureRef
 	}
+	if p.adopted {
+		if source == nil {
+			return current, errPoolWaits // without it, nobody knows later that the machines are up to date
+		}
+		if adopted, err := r.adoptTemplate(ctx, p, current, source); adopted || err != nil {
+			return current, err
+		}
+	}
 	if source != nil {
 		upToDate, err := r.upToDate(ctx, p, current, source)
 		if err != nil {

@@ -30,6 +30,9 @@ type ManagementOwner struct {
 	UID             types.UID
 }
 
+// IsManagementName returns whether a management Cluster of the hub can have a name.
+func IsManagementName(name string) bool { return namePattern.MatchString(name) }
+
 // Labels are on every object that is created for the owner.
 func (o ManagementOwner) Labels() map[string]string { return Labels(o.key()) }
 
@@ -65,7 +68,7 @@ func (o ManagementOwner) FreeName(ctx context.Context, from client.Reader) (stri
 // Check returns why a name, which is read from an annotation, cannot be used for the owner; nil if it can. A user who may write a cluster
 // must not gain access to the tokens of another cluster, or to another namespace, through it.
 func (o ManagementOwner) Check(ctx context.Context, from client.Reader, name string) (*cause.Cause, error) {
-	if !namePattern.MatchString(name) {
+	if !IsManagementName(name) {
 		return cause.New("InvalidName", "The annotation %s holds %q: it must look like c-m-abcdefgh; have an administrator remove "+
 			"it to get a new name",
 			rkev1.ManagementClusterNameAnnotation, name), nil

@@ -71,6 +71,16 @@ func revision(o metav1.Object) string {
 	return string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
 }
 
+// SetUpToDate notes on a copy that it has the content of its source.
+func SetUpToDate(clone, source *unstructured.Unstructured) {
+	annotations := clone.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[rkev1.ClonedFromRevisionAnnotation] = revision(source)
+	clone.SetAnnotations(annotations)
+}
+
 // UpToDate returns whether a copy has the content of its source. A new version of a provider may add fields to both; that must not replace
 // machines.
 func UpToDate(clone, source *unstructured.Unstructured) bool {
