@@ -37,7 +37,8 @@ const (
 )
 
 // ensureKubeconfig keeps the Secret <cluster>-kubeconfig, by which Cluster API, this hub and users reach the cluster. One that the
-// RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use: that of another cluster, for instance.
+// RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use: that of another cluster, for instance. That
+// of Rancher is replaced.
 func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	name := s.secretName(secret.Kubeconfig)
 	found := &corev1.Secret{}
@@ -48,6 +49,12 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	case err != nil:
 		return fmt.Errorf("reading the kubeconfig Secret: %w", err)
 	case !metav1.IsControlledBy(found, s.controlPlane):
+		if ofRancher, err := r.isKubeconfigOfRancher(ctx, s, found); err != nil || ofRancher {
+			if err == nil {
+				err = r.replaceKubeconfig(ctx, s, found)
+			}
+			return err
+		}
 		refusal, err := kubeconfig.Check(ctx, r.Client, found, s.cluster)
 		if refusal != "" {
 			s.kubeconfig = rollout.Wait{Reason: reasons.KubeconfigRefused, Message: refusal}

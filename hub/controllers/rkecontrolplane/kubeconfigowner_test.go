@@ -64,3 +64,50 @@ const tunnelKubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-contex
 	"clusters": [{"name": "x", "cluster": {"server": "https://hub/k8s/clusters/c-m-imported"}}],
 	"users": [{"name": "x", "user": {"token": "hush"}}],
 	"contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}`
+
+// TestKubeconfigOfRancher: the kubeconfig that Rancher has made leads to Rancher, and is replaced as soon as the cluster's agent is there.
+func TestKubeconfigOfRancher(t *testing.T) {
+	owner := []metav1.OwnerReference{{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "p"}}
+	config := strings.NewReplacer("https://hub", "https://10.43.0.9", "c-m-imported", "c-m-a").Replace(tunnelKubeconfig)
+	for _, tt := range []struct {
+		name, token string
+		agent       bool
+		replaced    bool
+	}{
+		{name: "with an agent", token: "hush", agent: true, replaced: true},
+		{name: "without", token: "hush"},
+		{name: "of another program", agent: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newKubeconfigWorld(t)
+			w.agent, w.authority = tt.agent, nil
+			stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-kubeconfig", UID: "s", OwnerReferences: owner},
+				Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"value": []byte(config), "token": []byte(tt.token)}}
+			cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "p"},
+				Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}
+			for _, object := range []client.Object{cluster, stored} {
+				if err := w.api.Create(t.Context(), object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := w.scope()
+			s.cluster.OwnerReferences = owner
+			if err := w.r.ensureKubeconfig(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			after := &corev1.Secret{}
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(stored), after); err != nil {
+				t.Fatal(err)
+			}
+			if got := metav1.IsControlledBy(after, s.controlPlane); got != tt.replaced {
+				t.Errorf("the Secret has the owners %+v", after.OwnerReferences)
+			}
+			if got := w.config().Host; tt.replaced && got != throughTunnel {
+				t.Errorf("it leads to %s", got)
+			}
+			if says := s.kubeconfig.Reason != ""; says != (!tt.replaced && tt.token != "") {
+				t.Errorf("KubeconfigReady says %+v", s.kubeconfig)
+			}
+		})
+	}
+}

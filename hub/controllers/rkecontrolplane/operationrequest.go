@@ -23,7 +23,8 @@ import (
 type operationRequest struct {
 	// name is that of the operation, after the Cluster's and before the generation.
 	name string
-	// label, on the operation, is the generation that asked for it.
+	// label, on the operation, is the generation that asked for it. The annotation of that name, on the RKEControlPlane, is one that was done
+	// and of which there is no operation: by Rancher, for instance.
 	label string
 	// wanted is the generation that is asked for; 0 for none.
 	wanted func(rkev1.RKEControlPlaneSpec) int64
@@ -109,6 +110,10 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	next, i := request.next(s.controlPlane, operations)
 	switch next {
 	case requestDone:
+		if wanted := request.wanted(spec); wanted != 0 && i < 0 {
+			// A move leaves the status behind.
+			metav1.SetMetaDataAnnotation(&s.controlPlane.ObjectMeta, request.label, strconv.FormatInt(wanted, 10))
+		}
 		return nil, nil
 	case requestExists:
 		request.report(status, spec, reportedStatus(operations[i]))
@@ -156,8 +161,12 @@ func (o operationRequest) next(controlPlane *rkev1.RKEControlPlane, operations [
 	if wanted == 0 {
 		return requestDone, -1
 	}
-	i := requestedBy(operations, o.label, strconv.FormatInt(wanted, 10))
+	generation := strconv.FormatInt(wanted, 10)
+	i := requestedBy(operations, o.label, generation)
 	observed, any := o.observed(controlPlane.Status)
+	if i < 0 && !any && controlPlane.Annotations[o.label] == generation {
+		return requestDone, -1
+	}
 	current := !any || observed == wanted
 	if o.afterwards && i >= 0 {
 		current = observed == wanted || lastRequested(operations[i:], o.label)

@@ -337,13 +337,14 @@ func TestUnrestoredBefore(t *testing.T) {
 	c.ask(asked(2, "all"))
 	c.held(c.reconcile(), rollout.ReasonRestoreFailed, notRestored)
 
-	// Where it has succeeded, and was deleted since, nothing is held.
+	// Where it has succeeded, and was deleted since, nothing is held. That it was done is written once.
 	c = newUnrestoredCluster(t)
 	c.observed(2)
 	c.ask(asked(2, "all"))
 	c.free(c.reconcile())
-	if c.writes > 0 {
-		t.Errorf("%d writes of the RKEControlPlane", c.writes)
+	c.reconcile()
+	if got := c.plane().Annotations[restoreLabel]; c.writes != 1 || got != "2" {
+		t.Errorf("%d writes of the RKEControlPlane, and generation %q", c.writes, got)
 	}
 }
 
