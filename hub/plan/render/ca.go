@@ -7,7 +7,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// withoutCA ends the names of the variables that tell what a stamp would be if the certificate authorities did not count for it.
+// withoutCA ends the names of the variables that tell what a stamp would be if the certificate authorities did not count for it, or if the
+// hub had made it, and not Rancher.
 const withoutCA = "_WITHOUT_CA"
 
 // addCA gives the server that starts the cluster the cluster's certificate authorities before it would create its own, so that the hub can
@@ -67,7 +68,8 @@ func (b *builder) keepsDelivered(wanted plans.Plan) bool {
 }
 
 // stamps are the variables by which installer and hub know whether something must restart. The certificate authorities do not count.
-// Earlier hubs counted them: a machine keeps such a stamp, and what it would be without them, until something else changes it.
+// Earlier hubs counted them: a machine keeps such a stamp, and what it would be without them, until something else changes it. So does one
+// that runs as Rancher has started it.
 func (b *builder) stamps(image, prefix string) (env, legacy []string) {
 	delivered := install(b.Delivered)
 	for _, s := range []struct {
@@ -75,7 +77,8 @@ func (b *builder) stamps(image, prefix string) (env, legacy []string) {
 		of   func(file) []byte
 	}{{restartStamp, func(f file) []byte { return f.restart }}, {drainHash, func(f file) []byte { return f.drain }}} {
 		value, had := b.stamp(image, false, s.of), stamp(delivered, s.name)
-		if had != "" && had != value && (stamp(delivered, s.name+withoutCA) == value || had == b.stamp(image, true, s.of)) {
+		if had != "" && had != value && (stamp(delivered, s.name+withoutCA) == value || b.keepsRancherStamps(image) ||
+			had == b.stamp(image, true, s.of)) {
 			legacy = append(legacy, prefix+s.name+withoutCA+"="+value)
 			value = had
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,8 @@ func (b *builder) addInstall() {
 	}
 	if b.dataDir != names.DataDir {
 		env = append(env, names.EnvPrefix+"_DATA_DIR="+b.Machine.path(b.dataDir))
+	} else if kept := b.keptDataDir(names.EnvPrefix + "_DATA_DIR"); kept != "" && !slices.Contains(env, kept) {
+		env = append(env, kept)
 	}
 	if windows {
 		env = append(env, "INSTALL_"+names.EnvPrefix+"_VERSION="+b.Cluster.Release.Version)
