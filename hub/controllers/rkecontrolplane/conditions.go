@@ -32,8 +32,8 @@ const maxNames = 5
 // must not wait for the conditions of a thousand machines.
 const updatesFor = 5 * time.Second
 
-// updateMachines writes the condition Reconciled of Machines, and Cluster API's UpToDate of those outside of MachineSets, whose UpToDate is
-// Cluster API's own.
+// updateMachines writes the condition Reconciled of Machines, and Cluster API's UpToDate of those outside of MachineDeployments: Cluster
+// API writes it where a MachineDeployment says what is up to date, and leaves it to others elsewhere.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 	s.work = workOn(s.machines, r.Now())
 	s.backlog = r.backlog.set(client.ObjectKeyFromObject(s.controlPlane), s.work, r.Now())
@@ -72,7 +72,7 @@ func (r *Reconciler) updateMachine(ctx context.Context, s *scope, m *machine, hi
 		}
 		owned = append(owned, reconciled)
 	}
-	if !inMachineSet(m.machine) {
+	if !inMachineDeployment(m.machine) {
 		upToDate := metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
 		if !m.upToDate() {
 			upToDate.Status, upToDate.Reason, upToDate.Message = metav1.ConditionFalse, clusterv1.NotUpToDateReason, "* "+m.decision.Message
@@ -137,13 +137,16 @@ func setContractConditions(s *scope) {
 	remaining := slices.DeleteFunc(slices.Clone(all), func(m *machine) bool { return m.state.Deleting })
 	isJoining := func(m *machine) bool { return m.state.JoinURL == "" && !m.state.Joinable() }
 	serving := namesOf(all, func(m *machine) bool { return m.servesAPI() && !m.state.Node.Unready() })
-	remediated := namesOf(all, func(m *machine) bool { return conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition) })
+	// A health check marks any Machine; those of MachineSets alone are replaced.
+	remediated := namesOf(all, func(m *machine) bool {
+		return inMachineSet(m.machine) && conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition)
+	})
 	deleting := namesOf(all, func(m *machine) bool { return m.state.Deleting })
 	joining := namesOf(remaining, isJoining)
 	updating := namesOf(remaining, func(m *machine) bool { return !isJoining(m) && !m.upToDate() })
 	notReady := namesOf(remaining, func(m *machine) bool { return !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
-	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineSet(m.machine) })))
+	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineDeployment(m.machine) })))
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):

@@ -38,6 +38,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	err := run(ctx, s,
 		findCluster,
 		r.findInfraCluster,
+		r.skipPreflightChecks,
 		r.loadMachines,
 		r.findMetal3,
 		waitForInfrastructure,

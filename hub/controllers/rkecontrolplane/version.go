@@ -92,3 +92,8 @@ func inMachineSet(m *clusterv1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
 	return owner != nil && owner.Kind == "MachineSet"
 }
+
+// inMachineDeployment reports whether a Machine is of a MachineSet of a MachineDeployment, which hands its label on.
+func inMachineDeployment(m *clusterv1.Machine) bool {
+	return inMachineSet(m) && m.Labels[clusterv1.MachineDeploymentNameLabel] != ""
+}
