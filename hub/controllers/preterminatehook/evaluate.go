@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
@@ -19,6 +20,7 @@ const (
 	reasonClusterDeleted    = "ClusterDeleted"
 	reasonNeverStarted      = "ClusterNeverStarted"
 	reasonRemoved           = "Removed"
+	reasonWaitingForHooks   = "WaitingForHooks"
 	reasonWaitingForDrain   = "WaitingForDrain"
 	reasonUnreachable       = "ClusterUnreachable"
 	reasonRemoving          = "Removing"
@@ -99,13 +101,14 @@ type decision struct {
 //
 //	rule                      decides for                                             action
 //	isForced                  a Machine with the annotation to force it               remove the hook
-//	hasNoEtcd                 a machine without the etcd role                         remove the hook
+//	hasNoEtcd                 a machine without the etcd role that is no member       remove the hook
 //	clusterDeleted            a cluster that is being deleted                         remove the hook
 //	isRefused                 a cluster whose RKEControlPlane does not belong to it   keep
 //	neverStarted              a cluster whose API was never reached                   remove the hook
 //	isRestored                a cluster that is being restored from a snapshot        keep
 //	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
 //	isTaken                   a Machine whose Node is another Machine's by now        keep
+//	awaitsOtherHooks          a Machine with other pre-terminate hooks                keep
 //	isDraining                a Machine that Cluster API has not drained yet          keep
 //	notConnected              a cluster without a connection                          keep
 //	isJoining                 a machine that was starting, for a while                keep
@@ -118,8 +121,8 @@ type decision struct {
 //
 // The removal of any other is requested.
 var rules = []func(clusterState, candidate) *decision{
-	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isTaken, isDraining, notConnected, isJoining,
-	isRemoved, isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
+	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isTaken, awaitsOtherHooks, isDraining, notConnected,
+	isJoining, isRemoved, isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
 }
 
 // evaluate decides about one candidate.
@@ -156,8 +159,11 @@ func isForced(_ clusterState, c candidate) *decision {
 		rkev1.EtcdForceRemoveAnnotation)
 }
 
-func hasNoEtcd(_ clusterState, c candidate) *decision {
-	return decideIf(!c.state.Etcd, removeHook, reasonNoMember, "Machine has no etcd role")
+// hasNoEtcd keeps a machine that is a member without the label of the role: a change of the label, also in the template of a
+// MachineDeployment, takes nothing out of etcd.
+func hasNoEtcd(s clusterState, c candidate) *decision {
+	member := s.connected && c.state.Membership != rollout.MemberNone
+	return decideIf(!c.state.Etcd && !member, removeHook, reasonNoMember, "Machine has no etcd role")
 }
 
 func clusterDeleted(s clusterState, _ candidate) *decision {
@@ -214,6 +220,14 @@ func isTaken(_ clusterState, c candidate) *decision {
 	return decideIf(c.taken != "", keepHook, reasonNodeTaken,
 		"Node %s is that of another Machine by now, and it and its etcd member would be deleted with this one. "+
 			"To delete this Machine alone, remove its finalizers, and uncordon the Node", c.taken)
+}
+
+// awaitsOtherHooks has the hub's hook be the last, as that of Cluster API's own control plane provider: others may need the Node, and its
+// server serves nothing without etcd. One that restarts before its machine is gone joins etcd again, and nobody would wait for its removal.
+func awaitsOtherHooks(_ clusterState, c candidate) *decision {
+	hooks := machinestate.OtherHooks(c.machine)
+	return decideIf(len(hooks) > 0 && c.state.Removal == rollout.RemovalNone && machinestate.AwaitsHooks(c.machine), keepHook,
+		reasonWaitingForHooks, "Waiting for other pre-terminate hooks of the Machine to succeed: %s. %s", strings.Join(hooks, ", "), hint)
 }
 
 // isDraining keeps the machine in etcd until its Pods are evicted: it may serve the API that they are evicted by.

@@ -55,6 +55,13 @@ func TestAbandonedAt(t *testing.T) {
 	}
 }
 
+// backedUp gives a Machine that Cluster API has drained another hook.
+func backedUp(machine *clusterv1.Machine) {
+	machine.Annotations = map[string]string{clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup": ""}
+	machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason}}
+}
+
 // TestEvaluate has Machine "a" that is being deleted, in situations that differ from one in which nothing is in its way.
 func TestEvaluate(t *testing.T) {
 	type change struct {
@@ -79,7 +86,11 @@ func TestEvaluate(t *testing.T) {
 	}{
 		{name: "nothing in the way", action: requestRemoval, reason: "Removing"},
 		{name: "forced", change: func(x change) { x.c.forced = true; x.s.connected = false }, action: removeHook, reason: "Forced"},
-		{name: "no etcd any more", change: func(x change) { x.c.state.Etcd = false }, action: removeHook, reason: "NoMember"},
+		{name: "no etcd", change: func(x change) { x.c.state.Etcd, x.c.state.Membership = false, rollout.MemberNone }, action: removeHook,
+			reason: "NoMember"},
+		{name: "no etcd, and nobody can be asked", change: func(x change) { x.c.state.Etcd, x.s.connected = false, false },
+			action: removeHook, reason: "NoMember"},
+		{name: "a member without the label", change: func(x change) { x.c.state.Etcd = false }, action: requestRemoval, reason: "Removing"},
 		{name: "the Cluster goes too", change: func(x change) { x.s.deletion = "Cluster is being deleted" }, action: removeHook,
 			reason: "ClusterDeleted", message: "Cluster is being deleted"},
 		{name: "the RKEControlPlane has the UID of another Cluster", change: func(x change) {
@@ -98,6 +109,14 @@ func TestEvaluate(t *testing.T) {
 		{name: "forced although another machine has its Node", change: func(x change) { x.c.taken, x.c.forced = "n", true },
 			action: removeHook, reason: "Forced"},
 		{name: "drain first", change: func(x change) { x.c.state.Removal = rollout.RemovalNone }, action: keepHook, reason: "WaitingForDrain"},
+		{name: "another hook", change: func(x change) { backedUp(x.c.machine); x.c.state.Removal = rollout.RemovalNone }, action: keepHook,
+			reason: "WaitingForHooks", message: "pre-terminate.delete.hook.machine.cluster.x-k8s.io/backup. To skip"},
+		{name: "another hook, later", change: func(x change) {
+			backedUp(x.c.machine)
+			x.c.machine.Status.Conditions, x.c.state.Removal = nil, rollout.RemovalNone
+		}, action: keepHook, reason: "WaitingForDrain"},
+		{name: "forced past another hook", change: func(x change) { backedUp(x.c.machine); x.c.forced = true }, action: removeHook,
+			reason: "Forced"},
 		{name: "nobody can be asked", change: func(x change) { x.s.connected = false }, action: keepHook, reason: "ClusterUnreachable",
 			message: "To skip the removal, set the annotation rke.cattle.io/etcd-force-remove=true on the Machine"},
 		{name: "removed", change: func(x change) { x.c.state.Membership = rollout.MemberNone }, action: removeHook, reason: "Removed"},

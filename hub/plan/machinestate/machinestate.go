@@ -5,6 +5,7 @@ package machinestate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,11 +169,26 @@ func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string 
 	return "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
 }
 
-// removal reports RemovalDue once Cluster API waits for nothing but the pre-terminate hook of the machine.
+// removal reports RemovalDue once Cluster API waits for nothing but the hub's pre-terminate hook of the machine.
 func removal(machine *clusterv1.Machine) rollout.Removal {
-	if machine.DeletionTimestamp.IsZero() || conditions.GetReason(machine,
-		clusterv1.MachineDeletingCondition) != clusterv1.MachineDeletingWaitingForPreTerminateHookReason {
+	if machine.DeletionTimestamp.IsZero() || !AwaitsHooks(machine) || len(OtherHooks(machine)) > 0 {
 		return rollout.RemovalNone
 	}
 	return rollout.RemovalDue
+}
+
+// AwaitsHooks reports whether Cluster API has drained the Node of a Machine that is being deleted, and waits for pre-terminate hooks.
+func AwaitsHooks(machine *clusterv1.Machine) bool {
+	return conditions.GetReason(machine, clusterv1.MachineDeletingCondition) == clusterv1.MachineDeletingWaitingForPreTerminateHookReason
+}
+
+// OtherHooks are the pre-terminate hooks of a Machine that are not the hub's, sorted.
+func OtherHooks(machine *clusterv1.Machine) (hooks []string) {
+	for key := range machine.Annotations {
+		if strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) && key != rkev1.RKEBootstrapCleanupPreTerminateHook {
+			hooks = append(hooks, key)
+		}
+	}
+	slices.Sort(hooks)
+	return hooks
 }

@@ -23,6 +23,7 @@ func (b *builder) addConfig() {
 	b.addEtcdArgs()
 	b.checkSnapshotSchedule()
 	b.addRoleArgs()
+	b.checkRoles()
 	b.addPrime()
 	b.addComponentArgs()
 	b.addAuthEndpoint()

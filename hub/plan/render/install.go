@@ -59,7 +59,7 @@ func (b *builder) addInstall() {
 		env = append(env, "INSTALL_"+names.EnvPrefix+"_VERSION="+b.Cluster.Release.Version)
 	}
 	if !b.Machine.server() {
-		env = append(env, "INSTALL_"+names.EnvPrefix+"_EXEC=agent")
+		env = append(env, b.execAgent())
 	}
 	install := plans.CommonInstruction{Name: InstallInstruction, Image: image, Command: "sh", Args: []string{"-c", "run.sh"}, Env: env}
 	if windows {
@@ -72,6 +72,9 @@ func (b *builder) addInstall() {
 		}})
 	}
 }
+
+// execAgent is the variable by which the installer makes the machine a worker.
+func (b *builder) execAgent() string { return "INSTALL_" + b.Cluster.names().EnvPrefix + "_EXEC=agent" }
 
 // stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
 // user or a restore asks for one outright. What counts of a file is what of returns, all of it where that is nil. Each part is preceded

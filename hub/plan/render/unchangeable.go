@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/plans"
 )
@@ -21,6 +22,40 @@ func (b *builder) checkUnchangeable() {
 	if dir := cmp.Or(before.text("data-dir"), b.Cluster.names().DataDir); path.Clean(dir) != path.Clean(b.dataDir) {
 		b.problems.fail(b.fieldOf("data-dir"), "cannot be changed: servers keep the data of the cluster in %s; set it back", dir)
 	}
+}
+
+// checkRoles refuses roles with which a machine of a running cluster would run something else: a server that stops etcd stays a member
+// that is down, and a worker that becomes a server, or a server that becomes a worker, has the services of both. Roles are labels, which
+// Cluster API changes in place with the template of a MachineDeployment. They are compared by what the configuration says.
+func (b *builder) checkRoles() {
+	before, known := configOf(b.Cluster.Release.Runtime, b.Delivered)
+	install := installIndex(b.Delivered)
+	if !known || install < 0 || !b.Cluster.Bootstrapped || b.Machine.windows() {
+		return
+	}
+	agent := slices.Contains(b.Delivered.Instructions[install].Env, b.execAgent())
+	if had, has := rolesOf(before, !agent), rolesOf(b.args, b.Machine.server()); had != has {
+		b.problems.fail("machine "+b.Machine.Name, "is to change from %s to %s, which is not supported: set the labels %s and %s back, in "+
+			"the template of its MachineDeployment, or on its Machine and RKEBootstrap; for other roles, create another machine, and delete "+
+			"this one when that has joined", had, has, rkev1.EtcdRoleLabel, rkev1.ControlPlaneRoleLabel)
+	}
+}
+
+// rolesOf says what a machine with a configuration runs.
+func rolesOf(config args, server bool) string {
+	runs := func(disabled string) bool { return config[disabled] != true && config[disabled] != "true" }
+	etcd, controlPlane := runs("disable-etcd"), runs("disable-apiserver")
+	switch {
+	case !server:
+		return "a worker"
+	case etcd && controlPlane:
+		return "etcd with control plane"
+	case etcd:
+		return "etcd without control plane"
+	case controlPlane:
+		return "control plane without etcd"
+	}
+	return "a server without etcd and control plane"
 }
 
 // configOf is the configuration of the distribution that a plan writes; false if it writes none, or one that is not the hub's.

@@ -50,6 +50,39 @@ func TestDataDirectoryChanged(t *testing.T) {
 	}
 }
 
+// TestRolesChanged: the labels of a machine that has its configuration may change, and what it runs does not.
+func TestRolesChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version, before, after, want string
+		more                         func(*Inputs)
+	}{
+		"a server without etcd":          {k3s, "ecw", "cw", "from etcd with control plane to control plane without etcd,", nil},
+		"a server with etcd":             {rke2, "c", "ec", "from control plane without etcd to etcd with control plane,", nil},
+		"a server without control plane": {rke2, "ec", "e", "from etcd with control plane to etcd without control plane,", nil},
+		"a server that was a worker":     {k3s, "w", "cw", "from a worker to control plane without etcd,", nil},
+		"a worker that was a server":     {k3s, "ew", "w", "from etcd without control plane to a worker,", nil},
+		"Pods on a server":               {k3s, "ec", "ecw", "", nil},
+		"no change of a worker":          {rke2, "w", "w", "", nil},
+		"no change of etcd":              {rke2, "e", "e", "", nil},
+		"no change of the first server":  {k3s, "ecwi", "ecwi", "", nil},
+		"before the cluster runs":        {k3s, "ec", "e", "", func(in *Inputs) { in.Cluster.Bootstrapped = false }},
+		"a new machine":                  {k3s, "ec", "e", "", func(in *Inputs) { in.Delivered = plans.Plan{} }},
+		"a plan that installs nothing":   {k3s, "ec", "e", "", func(in *Inputs) { in.Delivered.Instructions = nil }},
+	} {
+		in := machineOf(t, tc.version, "a", tc.before)
+		in.Delivered, _ = Plan(in)
+		other := machineOf(t, tc.version, "a", tc.after)
+		other.Cluster.Bootstrapped, other.Delivered = true, in.Delivered
+		if tc.more != nil {
+			tc.more(&other)
+		}
+		plan, _ := Plan(other)
+		if (plan.Error != "") != (tc.want != "") || !strings.Contains(plan.Error, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, plan.Error, tc.want)
+		}
+	}
+}
+
 // TestDataDirectoryOfEnvironment: the variable that k3s and RKE2 take for their data directory would move it past the hub.
 func TestDataDirectoryOfEnvironment(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -53,7 +53,7 @@ type Removal string
 const (
 	// RemovalNone means that the member stays.
 	RemovalNone Removal = ""
-	// RemovalDue means that Cluster API waits for the pre-terminate hook only: the member is removed once CheckRemoval allows it.
+	// RemovalDue means that Cluster API waits for the hub's pre-terminate hook only: the member is removed once CheckRemoval allows it.
 	RemovalDue Removal = "due"
 	// RemovalRequested means that the distribution was asked to remove the member, by an annotation of the Node.
 	RemovalRequested Removal = "requested"
