@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -60,15 +61,17 @@ func progress(p *poolScope) string {
 		return fmt.Sprintf("Pool %s: waiting for the MachineDeployment to be created", p.spec.Name)
 	}
 	want, status := pool.Quantity(p.spec), p.deployment.Status
-	there, available := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0)
-	current := min(ptr.Deref(status.UpToDateReplicas, 0), there-outdated(p))
+	there, available, upToDate := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0), ptr.Deref(status.UpToDateReplicas, 0)
 	var parts []string
 	if available < want {
 		parts = append(parts, fmt.Sprintf("%d of %d machines are available", available, want))
 	}
-	if there > current {
-		parts = append(parts, fmt.Sprintf("%d still to be replaced", there-current))
-	} else if there > want {
+	switch replaced := outdated(p); {
+	case replaced > 0:
+		parts = append(parts, fmt.Sprintf("%d still to be replaced", replaced))
+	case there > upToDate: // those that change in place: Cluster API compares the version of Machines with that of their kubelets
+		parts = append(parts, fmt.Sprintf("%d of %d machines are not up to date", there-upToDate, there))
+	case there > want:
 		parts = append(parts, fmt.Sprintf("%d being removed", there-want))
 	}
 	if len(parts) == 0 {
@@ -80,13 +83,14 @@ func progress(p *poolScope) string {
 	return fmt.Sprintf("Pool %s: %s", p.spec.Name, strings.Join(parts, ", "))
 }
 
-// outdated is how many machines of a pool are of earlier templates. Cluster API does not count them as such until some of its controllers
-// have seen the present ones.
+// outdated is how many machines of a pool are of earlier templates, or of an earlier revision of the same, as after spec.rollout.after of
+// the MachineDeployment. Cluster API gives the present templates a revision when some of its controllers have seen them.
 func outdated(p *poolScope) (machines int32) {
-	current := p.deployment.Spec.Template.Spec
+	current, revision := p.deployment.Spec.Template.Spec, p.deployment.Annotations[clusterv1.RevisionAnnotation]
 	for _, set := range p.sets {
 		spec := set.Spec.Template.Spec
-		if spec.InfrastructureRef != current.InfrastructureRef || spec.Bootstrap.ConfigRef != current.Bootstrap.ConfigRef {
+		if spec.InfrastructureRef != current.InfrastructureRef || spec.Bootstrap.ConfigRef != current.Bootstrap.ConfigRef ||
+			revision != "" && set.Annotations[clusterv1.RevisionAnnotation] != revision {
 			machines += ptr.Deref(set.Status.Replicas, 0)
 		}
 	}

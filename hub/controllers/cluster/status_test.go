@@ -33,6 +33,17 @@ func ofEarlierTemplate(machines int32) *clusterv1.MachineSet {
 	return set
 }
 
+// ofTemplate is a MachineSet of the present machine template that has machines.
+func ofTemplate(machines int32) *clusterv1.MachineSet {
+	return &clusterv1.MachineSet{Status: clusterv1.MachineSetStatus{Replicas: ptr.To(machines)}}
+}
+
+// ofRevision gives a MachineDeployment or a MachineSet a revision.
+func ofRevision[T metav1.Object](object T, revision string) T {
+	object.SetAnnotations(map[string]string{clusterv1.RevisionAnnotation: revision})
+	return object
+}
+
 // TestStatus compares what a user sees: type=status/reason of every condition, and the message of Ready.
 func TestStatus(t *testing.T) {
 	cp := func(ready metav1.ConditionStatus, reason, message string, initialized bool) *rkev1.RKEControlPlane {
@@ -134,9 +145,19 @@ func TestStatus(t *testing.T) {
 			message: "no template; Pool a: 1 of 2 machines are available",
 		},
 		{
-			name: "a pool that replaces its machines",
+			name: "a pool whose machines get another version in place",
 			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
-				{spec: poolSpec("a"), deployment: deployment(2, 1)},
+				{spec: poolSpec("a"), deployment: deployment(2, 0)},
+			}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/WaitingForMachines",
+				"MachinePoolsReady": "Unknown/WaitingForMachines", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			message: "Pool a: 2 of 2 machines are not up to date",
+		},
+		{
+			name: "a pool that replaces its machines for the same template",
+			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
+				{spec: poolSpec("a"), deployment: ofRevision(deployment(2, 1), "2"), sets: []*clusterv1.MachineSet{
+					ofRevision(ofTemplate(1), "1"), ofRevision(ofTemplate(1), "2")}},
 			}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/WaitingForMachines",
 				"MachinePoolsReady": "Unknown/WaitingForMachines", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,8 +117,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{secret: secret, state: readState(secret)}
 	_, machine, cluster, err := plansecrets.Owners(ctx, r.Client, secret)
-	if err != nil || cluster != nil && annotations.IsPaused(cluster, machine) {
+	if err != nil || cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
 		return ctrl.Result{}, err
+	}
+	if cluster != nil && annotations.HasPaused(machine) {
+		// Plans are rendered for a paused Machine, too, and other machines wait for it.
+		s.state.problem, s.state.waiting = "", "the Machine is paused; remove its annotation "+clusterv1.PausedAnnotation+" to continue"
+		return ctrl.Result{}, r.writeState(ctx, s)
 	}
 	if cluster != nil {
 		s.machine, s.cluster = machine, client.ObjectKeyFromObject(cluster)

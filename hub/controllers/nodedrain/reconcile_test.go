@@ -342,3 +342,29 @@ func TestWhatStopsADrain(t *testing.T) {
 		t.Errorf("the machine is gone: cordoned %v, left %v", w.cordoned(), w.annotations())
 	}
 }
+
+// TestPausedMachine: a drain that waits since its Machine is paused says so, for the machines that wait for it, and goes on afterwards.
+func TestPausedMachine(t *testing.T) {
+	w := newWorld(t, pod("web", nil))
+	asked := w.ask(rkev1.DrainOptions{Enabled: true})
+	pause := func(value map[string]string) {
+		machine := &clusterv1.Machine{}
+		if err := w.hub.Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "a"}, machine); err != nil {
+			t.Fatal(err)
+		}
+		machine.Annotations = value
+		if err := w.hub.Update(t.Context(), machine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(map[string]string{clusterv1.PausedAnnotation: ""})
+	w.pass()
+	w.says(rkev1.DrainWaitingAnnotation, "the Machine is paused; remove its annotation cluster.x-k8s.io/paused to continue")
+	if w.cordoned() || len(w.annotations()) != 2 {
+		t.Errorf("paused: cordoned %v, %v", w.cordoned(), w.annotations())
+	}
+	pause(nil)
+	w.pass()
+	w.says(rkev1.DrainWaitingAnnotation, "")
+	w.says(rkev1.DrainDoneAnnotation, asked)
+}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
@@ -25,6 +26,8 @@ import (
 const (
 	reasonWaitingForMachine = "WaitingForMachine"
 	reasonWaitingForToken   = "WaitingForToken"
+	// reasonMachinePool is that of the bootstrap configuration of a MachinePool.
+	reasonMachinePool = "MachinePoolNotSupported"
 )
 
 // scope is what one reconcile has read and found.
@@ -67,6 +70,9 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	switch {
 	case s.refused != nil:
 		s.identity = s.refused
+	case s.machine == nil && machinePool(s.bootstrap) != "":
+		s.identity = cause.New(reasonMachinePool, "MachinePool %s has this RKEBootstrap for all of its machines, and each needs one of its own; "+
+			"delete the MachinePool, and create a MachineDeployment with an RKEBootstrapTemplate", machinePool(s.bootstrap))
 	case s.machine == nil:
 		s.identity = cause.New(reasonWaitingForMachine, "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap")
 	case s.cluster == nil:
@@ -90,6 +96,18 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		}
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// machinePool is the name of the MachinePool whose bootstrap configuration an RKEBootstrap is; empty for none.
+func machinePool(bootstrap *rkev1.RKEBootstrap) string {
+	owner := metav1.GetControllerOfNoCopy(bootstrap)
+	if owner == nil || owner.Kind != "MachinePool" {
+		return ""
+	}
+	if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != clusterv1.GroupVersion.Group {
+		return ""
+	}
+	return owner.Name
 }
 
 // reconcileIdentity creates the plan Secret, and then the ServiceAccount that may use it, so that no machine gets access to a Secret that
