@@ -87,10 +87,16 @@ func (f files) replaceProgram(ctx context.Context, s state, self func() (io.Read
 	if err := f.writeState(s); err != nil {
 		return err
 	}
-	if err := f.startTimer(ctx, s, timeout); err != nil {
-		return err
+	err = f.startTimer(ctx, s, timeout)
+	if err == nil {
+		err = f.install(s.New)
 	}
-	return f.install(s.New)
+	if err != nil {
+		// It is in the report if this was the last attempt.
+		s.Reason = err.Error()
+		_ = f.writeState(s)
+	}
+	return err
 }
 
 // install puts a binary of the versions directory at the path of the agent.

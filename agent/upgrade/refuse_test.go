@@ -59,6 +59,34 @@ func resign(w *world, checksums map[string]string, machine string) []byte {
 	return raw
 }
 
+// TestDamagedState has a state that the agent cannot decode. The hub gets to know that, and the next request is carried out without it.
+func TestDamagedState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		path := stateDirectory + "/agent-upgrade"
+		if err := w.host.WriteFile(path, []byte("x"), fs.WithMode(0o600)); err != nil {
+			t.Fatal(err)
+		}
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(time.Hour)
+		got := w.reported()
+		if got.Phase != plans.UpgradeRefused || got.Generation != 1 || !strings.Contains(got.Message, "decoding "+path) {
+			t.Errorf("reported is %+v", got)
+		}
+		w.check(oldBinary, got)
+		if err := w.host.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		w.request(2, wanted)
+		time.Sleep(time.Hour)
+		want := upgraded
+		want.Generation = 2
+		w.check(newBinary, want)
+		w.end()
+	})
+}
+
 // TestReplay has a Secret into which somebody has written an upgrade that was signed before.
 func TestReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (m *Manager) completeRollback(ctx context.Context, s state) error {
 // commit ends the trial of this agent, which has reached the hub.
 func (m *Manager) commit(ctx context.Context, s state, reports bool) (state, error) {
 	committed := s
-	committed.Phase = phaseCommitted
+	committed.Phase, committed.Reason = phaseCommitted, ""
 	if reports {
 		if err := m.Source.ReportAgent(ctx, committed.status(m.Version)); err != nil {
 			return s, fmt.Errorf("reporting the upgrade: %w", err)
@@ -90,7 +90,11 @@ func (m *Manager) commit(ctx context.Context, s state, reports bool) (state, err
 func (m *Manager) interrupted(ctx context.Context, s state) (state, error) {
 	s.Phase = phaseNone
 	if s.Interruptions++; s.Interruptions >= maxInterruptions {
-		s.Phase, s.Reason = phaseRolledBack, fmt.Sprintf("replacing the binary was interrupted %d times", s.Interruptions)
+		text := fmt.Sprintf("replacing the binary was interrupted %d times", s.Interruptions)
+		if s.Reason != "" {
+			text += ": " + s.Reason
+		}
+		s.Phase, s.Reason = phaseRolledBack, text
 	}
 	return s, m.store(ctx, s)
 }

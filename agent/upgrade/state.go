@@ -45,7 +45,7 @@ type state struct {
 	Timeout string `json:"timeout"`
 	// Interruptions counts how often the binary was not replaced in phaseTrial.
 	Interruptions int `json:"interruptions,omitempty"`
-	// Reason is why it was rolled back.
+	// Reason is why it was rolled back, or why the binary was not replaced in phaseTrial.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -66,6 +66,9 @@ func (s state) status(version string) plans.AgentStatus {
 
 func (f files) statePath() string { return filepath.Join(f.stateDirectory, "agent-upgrade") }
 
+// errDamaged is wrapped by the error for a state that this agent cannot decode.
+var errDamaged = errors.New("the file is damaged, or of another version of the agent; remove it")
+
 // readState returns the zero state if there is none.
 func (f files) readState() (state, error) {
 	raw, err := f.host.ReadFile(f.statePath())
@@ -77,7 +80,7 @@ func (f files) readState() (state, error) {
 	}
 	var s state
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return state{}, fmt.Errorf("decoding %s: %w", f.statePath(), err)
+		return state{}, fmt.Errorf("decoding %s: %w: %w", f.statePath(), err, errDamaged)
 	}
 	return s, nil
 }

@@ -116,6 +116,11 @@ func (m *Manager) step(ctx context.Context) error {
 	}
 	last, err := m.settle(ctx, len(raw) > 0)
 	m.status.Store(last.shown())
+	if errors.Is(err, errDamaged) && len(raw) > 0 {
+		// To try again would change nothing, and the hub would wait.
+		u, _ := plans.DecodeUpgrade(raw)
+		return m.refuse(ctx, u, err)
+	}
 	if err != nil || len(raw) == 0 {
 		return err
 	}

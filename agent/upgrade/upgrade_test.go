@@ -106,7 +106,7 @@ func TestRepeatedFailure(t *testing.T) {
 		w.boot()
 		time.Sleep(time.Hour)
 		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeRolledBack,
-			Message: "replacing the binary was interrupted 3 times"})
+			Message: "replacing the binary was interrupted 3 times: replacing " + program + ": no space left on device"})
 		// The next request is another upgrade.
 		w.host.FailWith(nil)
 		w.request(2, wanted)
