@@ -88,6 +88,7 @@ func (h *Handler) writeReport(ctx context.Context, m *Machine, sent *corev1.Secr
 		if len(changes) == 0 {
 			return current, nil
 		}
+		dropStates(current.Data, changes)
 		written, err := h.writeChanges(ctx, current, changes)
 		if !apierrors.IsConflict(err) || writes == maxWrites {
 			return written, err

@@ -139,14 +139,21 @@ func (s *Signer) Upgrade(raw []byte, machine string) (plans.AgentUpgrade, bool) 
 // Stale reports whether the plan in data needs a signature: it has none of this key, was signed before the hub's data were restored, or is
 // pending and was signed before this hub started. A machine that has accepted a later plan than the backup has would refuse it as a replay,
 // also one that it has applied: its probes would not be run any more. Of a backup that was restored by another program, only pending plans
-// are signed again unless RestoredAnnotation says so.
+// are signed again unless RestoredAnnotation says so. A plan that an agent without states has applied stays pending, and counts as applied:
+// each start of a hub would rewrite the Secrets of all such machines, whose agents look at no signature.
 func (s *Signer) Stale(data plans.SecretData, machine string) bool {
 	if s == nil || len(data[plans.KeyPlan]) == 0 {
 		return false
 	}
 	sequence, ok := s.signed(data, machine)
-	pending := plans.State(data[plans.KeyPlanState]) == plans.StatePending
+	pending := plans.State(data[plans.KeyPlanState]) == plans.StatePending && !appliedByChecksum(data)
 	return !ok || sequence < s.restored.UnixMilli() || pending && sequence < s.started.UnixMilli()
+}
+
+// appliedByChecksum reports whether an agent that reports checksums only has applied the pending plan in data.
+func appliedByChecksum(data plans.SecretData) bool {
+	revision := string(data[plans.KeyPlanRevision])
+	return (revision == "" || revision == "0") && string(data[plans.KeyAppliedChecksum]) == plans.Checksum(data[plans.KeyPlan])
 }
 
 // Signed reports whether this hub has signed the plan in data for a machine, so that nobody else has written it. A nil Signer, which signs
