@@ -82,7 +82,7 @@ func (r *Reconciler) follow(ctx context.Context, cluster *clusterv1.Cluster, fil
 	return next, nil
 }
 
-// apply writes the ETCDSnapshot of a file and returns it; nil if another cluster's has the name.
+// apply writes the ETCDSnapshot of a file and returns it; nil if others have its names.
 func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *file, n *nodes) (*rkev1.ETCDSnapshot, error) {
 	machine, err := n.machine(ctx, f.Spec.NodeName)
 	if err != nil {
@@ -100,13 +100,13 @@ func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *f
 		return nil, err
 	}
 	there := &rkev1.ETCDSnapshot{}
-	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(snapshot), there)
+	found, err := r.chooseName(ctx, snapshot, there)
+	if errors.Is(err, errNameTaken) {
+		ctrl.LoggerFrom(ctx).Info("Another file has an ETCDSnapshot of this name", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot))
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	if found && there.Labels[rkev1.ClusterNameLabel] != cluster.Name {
-		ctrl.LoggerFrom(ctx).Info("Another cluster has an ETCDSnapshot of this name", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot))
-		return nil, nil
 	}
 	// A checksum outlives the machine that has saved the file.
 	if checksum == "" && found && there.SnapshotFile.Location == snapshot.SnapshotFile.Location {

@@ -59,7 +59,8 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 		if err != nil {
 			return err
 		}
-		plans.Deliver(wanted.Data, m.encoded, plans.Unlimited, m.inputs.FailureThreshold())
+		maxFailures, failureThreshold := render.Limits(m.inputs, m.plan)
+		plans.Deliver(wanted.Data, m.encoded, maxFailures, failureThreshold)
 		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
 		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.selected.Encode())
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")

@@ -19,6 +19,10 @@ import (
 // maxNames bounds the names of machines in a message.
 const maxNames = 5
 
+// otherVersionTime is how long an operation waits for a hub that knows its step, from when on this one leads. An upgrade of all replicas
+// takes less.
+const otherVersionTime = 15 * time.Minute
+
 // engine decides about one operation.
 type engine struct {
 	op     operationv1.Operation
@@ -103,8 +107,7 @@ func (e *engine) follow() {
 		}
 		i := slices.IndexFunc(e.kind.steps, func(s step) bool { return s.name == e.status.Step })
 		if i < 0 {
-			// Another hub, or a user, wrote a step that is not known here.
-			e.end(operationv1.PhaseFailed, ReasonMachineFailed, fmt.Sprintf("The step %q in status.step is not known to this hub", e.status.Step))
+			e.awaitOtherVersion()
 			return
 		}
 		if s := e.kind.steps[i]; s.held(e.in) {
@@ -122,6 +125,19 @@ func (e *engine) follow() {
 		}
 		e.begin(i + 1)
 	}
+}
+
+// awaitOtherVersion waits for a hub that knows the step. A replica of another version may have begun it, and leads again when all replicas
+// are replaced: machines may be stopped, and an operation that ends here would leave them so.
+func (e *engine) awaitOtherVersion() {
+	text := fmt.Sprintf("The step %q in status.step is not known to this version of the hub", e.status.Step)
+	left := otherVersionTime - e.in.Now.Sub(e.since())
+	if left <= 0 {
+		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("%s, and no other has led within %s", text, otherVersionTime))
+		return
+	}
+	e.out = Decision{Again: left}
+	e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, ReasonWaitingForHub, text+"; waiting for the upgrade of all replicas")
 }
 
 // followStep reports whether the operation stays in the step, or has ended in it.

@@ -52,6 +52,8 @@ const (
 	// ReasonSnapshotNotRestored is that of an operation that would restart servers with the configuration of a snapshot whose data was not
 	// restored.
 	ReasonSnapshotNotRestored = "SnapshotNotRestored"
+	// ReasonWaitingForHub is that of an operation in a step of another version of the hub.
+	ReasonWaitingForHub = "WaitingForHub"
 	// ReasonClusterPaused is that of an operation whose Cluster is paused.
 	ReasonClusterPaused = "ClusterPaused"
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.

@@ -48,6 +48,19 @@ func Restores(plan plans.Plan) bool {
 	})
 }
 
+// restoreAttempts is how often an agent may attempt to restore a snapshot: as often as one with plan-state attempts any plan before it
+// reports the failure. One that knows checksums only would attempt it every 30 seconds, also when the operation has ended, until nothing is
+// left of what was there: five copies are kept.
+const restoreAttempts = 3
+
+// Limits are how often the agent of a machine may fail to apply a plan, and after how many failures the plan counts as failed.
+func Limits(m Machine, plan plans.Plan) (maxFailures, failureThreshold int) {
+	if Restores(plan) {
+		return restoreAttempts, restoreAttempts
+	}
+	return plans.Unlimited, m.FailureThreshold()
+}
+
 // apart replaces what a plan runs by what leaves its impact as it is: the change to it and back restarts nothing, and nothing that may fail
 // in a broken cluster, such as pulling the installer, comes before the task. Where the plan was not applied, what is delivered afterwards
 // counts as a change that restarts the machine: it may do what this plan has not done.
