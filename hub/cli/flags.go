@@ -158,6 +158,7 @@ func (o *serveOptions) server(logger *slog.Logger) server.Options {
 	out.Logger, out.LogHandler = logger, &lessChatter{logger.Handler()}
 	out.ReleaseDataCache = filepath.Join(o.api.DataDir, releaseDataCache)
 	out.ExternalCAPI = o.capi == capiExternal
+	out.Version = Version
 	out.LeaderElection = o.mode() != modeEmbedded // an embedded API server has one hub: its own
 	return out
 }

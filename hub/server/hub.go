@@ -35,6 +35,8 @@ import (
 type Options struct {
 	// Settings are the operator's settings.
 	Settings settings.Settings
+	// Version is that of this program. It replaces no CRDs that a newer one has applied.
+	Version string
 	// Logger is for the hub's own messages.
 	Logger *slog.Logger
 	// LogHandler is for the messages of the manager and its controllers. Default: the Logger's handler.

@@ -94,7 +94,9 @@ func installDefinitions(
 	ctx context.Context, config *rest.Config, direct client.Client, opts Options, webhooks admissionregistrationv1.WebhookClientConfig,
 ) error {
 	begin := time.Now()
-	if err := crds.Install(ctx, config, crds.Options{SkipCAPI: opts.ExternalCAPI, Conversion: conversion(webhooks)}); err != nil {
+	if err := crds.Install(ctx, config, crds.Options{
+		SkipCAPI: opts.ExternalCAPI, Conversion: conversion(webhooks), Version: opts.Version, Logger: opts.Logger,
+	}); err != nil {
 		return err
 	}
 	for _, install := range []func(context.Context, client.Client) error{grantCAPI, grantProxy, admission.Install} {

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,6 +30,11 @@ type Options struct {
 	// Conversion says how the API server reaches the webhook that converts between versions of Cluster API's kinds. The path is added
 	// to it. nil keeps the reference to a Service as upstream's own packages have it.
 	Conversion *apiextensionsv1.WebhookClientConfig
+	// Version is that of the hub. Definitions that a hub of a newer version has applied are kept. A version that is not one of a release,
+	// nor of a build after one, replaces all.
+	Version string
+	// Logger is for Install; nil for no messages.
+	Logger *slog.Logger
 }
 
 // Definitions returns what Install would apply.

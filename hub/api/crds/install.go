@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,7 +29,7 @@ const (
 )
 
 // Install applies the definitions and returns when the API server serves all of them. One that is there as it was applied last, which
-// nobody has changed since, is left alone: to apply it takes the API server as long as to change it.
+// nobody has changed since, is left alone: to apply it takes the API server as long as to change it. So is that of a newer hub.
 func Install(ctx context.Context, config *rest.Config, opts Options) error {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -51,30 +52,57 @@ func Install(ctx context.Context, config *rest.Config, opts Options) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(appliers)
+	var keptAll atomic.Int32
 	for _, crd := range wanted {
 		group.Go(func() error {
-			raw, err := encode(crd)
-			if err != nil || installed(have[crd.Name], crd) {
-				return err
+			kept, err := install(ctx, client, have[crd.Name], crd, opts.Version)
+			if kept {
+				keptAll.Add(1)
 			}
-			if err := apply(ctx, client, crd.Name, raw); err != nil {
-				return fmt.Errorf("installing %s: %w", crd.Name, err)
-			}
-			return waitEstablished(ctx, client, crd.Name)
+			return err
 		})
 	}
-	return group.Wait()
+	err = group.Wait()
+	if n := keptAll.Load(); n > 0 && opts.Logger != nil {
+		opts.Logger.Info("Kept definitions that a newer hub has applied", "definitions", n, "annotation", versionAnnotation)
+	}
+	return err
 }
 
-// encode gives a definition the annotation with its hash, and returns it as JSON.
-func encode(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+// install has the API server serve a definition, and reports whether that of a newer hub was kept. have is what is there, nil for nothing,
+// own the version of this hub.
+func install(
+	ctx context.Context, client apiextensions.CustomResourceDefinitionInterface,
+	have, want *apiextensionsv1.CustomResourceDefinition, own string,
+) (kept bool, err error) {
+	if err := setHash(want); err != nil || installed(have, want) {
+		return false, err
+	}
+	if newer(have, own) {
+		return true, keep(ctx, client, have, want)
+	}
+	if released(own) != nil {
+		metav1.SetMetaDataAnnotation(&want.ObjectMeta, versionAnnotation, own)
+	}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		return false, fmt.Errorf("encoding %s: %w", want.Name, err)
+	}
+	if err := apply(ctx, client, want.Name, raw); err != nil {
+		return false, fmt.Errorf("installing %s: %w", want.Name, err)
+	}
+	return false, waitEstablished(ctx, client, want.Name)
+}
+
+// setHash gives a definition the annotation with its hash.
+func setHash(crd *apiextensionsv1.CustomResourceDefinition) error {
 	raw, err := json.Marshal(crd)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("encoding %s: %w", crd.Name, err)
 	}
 	sum := sha256.Sum256(raw)
 	metav1.SetMetaDataAnnotation(&crd.ObjectMeta, hashAnnotation, hex.EncodeToString(sum[:]))
-	return json.Marshal(crd)
+	return nil
 }
 
 // installed reports whether a definition is served, was applied last as it is wanted, and still has all of that.
