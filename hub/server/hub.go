@@ -222,6 +222,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		}
 		return hub, addControllers(ctx, mgr, opts.Providers, s)
 	}
+	if err := addReinstalls(mgr, direct, found, opts); err != nil {
+		return nil, err
+	}
 	if hub.listener, err = newListener(mgr, found.identity, opts); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strconv"
 
@@ -34,6 +35,7 @@ func publishSettings(ctx context.Context, c client.Client, opts Options) error {
 	case maps.Equal(configMap.Data, data):
 		return nil
 	default:
+		warnOfServerURL(opts.Logger, configMap.Data[settings.DataKey], opts.Settings.ServerURL)
 		configMap.Data = data
 		err = c.Update(ctx, configMap)
 	}
@@ -42,4 +44,15 @@ func publishSettings(ctx context.Context, c client.Client, opts Options) error {
 		return fmt.Errorf("writing ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// warnOfServerURL logs that the server URL is another one than the hub had published. Machines have it in their connection info, and do not
+// follow: without the message, all that an operator sees is that they are gone.
+func warnOfServerURL(log *slog.Logger, published, url string) {
+	var before settings.Settings
+	if err := json.Unmarshal([]byte(published), &before); err != nil || before.ServerURL == "" || before.ServerURL == url {
+		return
+	}
+	log.Warn("The server URL has changed. Machines and cluster-agents connect to the previous one until they are registered again: let it "+
+		"lead to this hub, or set --server-url back", "previous", before.ServerURL, "serverURL", url)
 }

@@ -44,6 +44,19 @@ func Install(ctx context.Context, c client.Client) error {
 	return nil
 }
 
+// Names returns the names of all policies and bindings.
+func Names() ([]string, error) {
+	objects, err := all()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, object := range objects {
+		names = append(names, object.GetName())
+	}
+	return names, nil
+}
+
 // all returns all policies and their bindings: those that are written down, and those that are made of tables.
 func all() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured

@@ -26,8 +26,8 @@ import (
 var webhookManifests []byte
 
 const (
-	// registrationName names our webhook configurations; upstream's own have other names.
-	registrationName = "drover-capi"
+	// RegistrationName is the name of the hub's webhook configurations; upstream's own have other names.
+	RegistrationName = "drover-capi"
 	fieldOwner       = client.FieldOwner("drover-capi")
 )
 
@@ -70,13 +70,13 @@ func registration(raw []byte, scheme *runtime.Scheme, to admissionregistrationv1
 	}
 	switch object := decoded.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		object.Name = registrationName
+		object.Name = RegistrationName
 		for i := range object.Webhooks {
 			redirect(&object.Webhooks[i].ClientConfig, to)
 		}
 		return object, nil
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		object.Name = registrationName
+		object.Name = RegistrationName
 		for i := range object.Webhooks {
 			redirect(&object.Webhooks[i].ClientConfig, to)
 		}
@@ -105,7 +105,7 @@ func UnregisterWebhooks(ctx context.Context, c client.Client) error {
 	for _, object := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
-		object.SetName(registrationName)
+		object.SetName(RegistrationName)
 		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the registration of the webhooks: %w", err)
 		}

@@ -14,7 +14,7 @@ import (
 
 // TestUnregisterWebhooks: a hub that leaves Cluster API to another program removes its own webhooks, and nobody else's.
 func TestUnregisterWebhooks(t *testing.T) {
-	own, upstream := metav1.ObjectMeta{Name: registrationName}, metav1.ObjectMeta{Name: "capi-validating-webhook-configuration"}
+	own, upstream := metav1.ObjectMeta{Name: RegistrationName}, metav1.ObjectMeta{Name: "capi-validating-webhook-configuration"}
 	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, admissionregistrationv1.AddToScheme)).WithObjects(
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: own},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: own},
