@@ -2,6 +2,7 @@ package nodesync
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +20,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -26,6 +28,9 @@ import (
 const controllerName = "nodesync"
 
 const fieldOwner = client.FieldOwner("drover-nodesync")
+
+// maxRefusal bounds what the condition quotes of the answer of a cluster, in bytes: the text may be that of a webhook.
+const maxRefusal = 1024
 
 // Reconciler syncs labels and taints of RKEBootstraps to their Nodes.
 type Reconciler struct {
@@ -84,6 +89,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	w := readWanted(machine, bootstrap, plan)
 	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
+	if isRefused(err) {
+		w.refused = message.Bound(err.Error(), maxRefusal)
+		return ctrl.Result{}, errors.Join(err, r.report(ctx, bootstrap, w))
+	}
 	if err != nil || !done {
 		return ctrl.Result{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -67,14 +68,23 @@ func patchNode(ctx context.Context, remote client.Client, name string, w wanted)
 	return true, nil
 }
 
+// isRefused reports whether the cluster refuses a change of the Node, as a policy in an admission webhook does: retries alone do not help
+// then.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // report sets the condition NodeSynced, with what could not be synced. It does not exist until something could not: a condition of each
 // machine that says that nothing is wrong would be one more write for each.
 func (r *Reconciler) report(ctx context.Context, bootstrap *rkev1.RKEBootstrap, w wanted) error {
-	if len(w.problems) == 0 && !conditions.Has(bootstrap, rkev1.NodeSyncedCondition) {
+	if len(w.problems) == 0 && w.refused == "" && !conditions.Has(bootstrap, rkev1.NodeSyncedCondition) {
 		return nil
 	}
 	c := metav1.Condition{Type: rkev1.NodeSyncedCondition, Status: metav1.ConditionTrue, Reason: "Synced"}
-	if len(w.problems) > 0 {
+	switch {
+	case w.refused != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Refused", strings.Join(append([]string{w.refused}, w.problems...), "; ")
+	case len(w.problems) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(w.problems, "; ")
 	}
 	return patch.Conditions(ctx, r.Client, bootstrap, fieldOwner, c)

@@ -27,6 +27,8 @@ type wanted struct {
 	taints []corev1.Taint
 	// problems says what cannot be synced, each with what to write instead.
 	problems []string
+	// refused is why the cluster does not take the change of the Node; empty if it does.
+	refused string
 	// cordoned is true while a drain has the Node cordoned.
 	cordoned bool
 	// unreadable is true if an annotation cannot be decoded: the Node is not changed then.

@@ -9,8 +9,10 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // The reasons of the condition EtcdMemberRemoved, beside those of hub/plan/rollout. They are API.
@@ -20,17 +22,19 @@ const (
 	reasonClusterDeleted    = "ClusterDeleted"
 	reasonNeverStarted      = "ClusterNeverStarted"
 	reasonRemoved           = "Removed"
-	reasonWaitingForHooks   = "WaitingForHooks"
-	reasonWaitingForDrain   = "WaitingForDrain"
+	reasonWaitingForHooks   = reasons.WaitingForHooks
+	reasonWaitingForDrain   = reasons.WaitingForDrain
 	reasonUnreachable       = "ClusterUnreachable"
-	reasonRemoving          = "Removing"
+	reasonRemoving          = reasons.Removing
 	reasonLastMember        = "LastMember"
-	reasonWaitingForServers = "WaitingForServers"
-	reasonSettling          = "Settling"
+	reasonWaitingForServers = reasons.WaitingForServers
+	reasonSettling          = reasons.Settling
 	// reasonWaitingForNode is that of a machine that was deleted while it started.
-	reasonWaitingForNode = "WaitingForNode"
+	reasonWaitingForNode = rollout.ReasonWaitingForNode
 	// reasonNodeTaken is that of a machine whose Node is that of another one by now.
 	reasonNodeTaken = "NodeTaken"
+	// reasonRemovalFailed is that of a member whose removal the hub could not request.
+	reasonRemovalFailed = "RemovalFailed"
 	// reasonControlPlaneDeleted is that of members whose cluster has lost all machines that could take over its data, by their deletion.
 	reasonControlPlaneDeleted = "ControlPlaneDeleted"
 )
@@ -153,6 +157,15 @@ func decideIf(condition bool, do action, reason, format string, args ...any) *de
 
 // hint ends the message of a wait that may never end.
 const hint = "To skip the removal, set the annotation " + rkev1.EtcdForceRemoveAnnotation + "=true on the Machine"
+
+// maxFailure bounds what the condition quotes of a failure, in bytes: the text may be that of a webhook of the cluster.
+const maxFailure = 1024
+
+// removalFailed keeps a member whose removal could not be requested, as where an admission webhook of the cluster refuses changes of Nodes.
+// The error brings the next attempt.
+func removalFailed(err error) decision {
+	return *decide(keepHook, reasonRemovalFailed, "%s; retrying. %s", message.Bound(err.Error(), maxFailure), hint)
+}
 
 func isForced(_ clusterState, c candidate) *decision {
 	return decideIf(c.forced, removeHook, reasonForced, "Removal of the etcd member skipped: annotation %s is set",

@@ -103,7 +103,7 @@ func (r *Reconciler) reconcileDeleted(ctx context.Context, s *scope, waiting []*
 				err = r.requestRemoval(ctx, live, current.node)
 			}
 			if err != nil {
-				errs = append(errs, err)
+				errs = append(errs, err, r.updateCondition(ctx, m.machine, removalFailed(err)))
 				continue
 			}
 		}

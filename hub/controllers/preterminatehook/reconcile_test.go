@@ -3,6 +3,7 @@ package preterminatehook
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,5 +203,37 @@ func TestMovedControlPlaneReleasesNoMember(t *testing.T) {
 	if reason := conditions.GetReason(machine, rkev1.EtcdMemberRemovedCondition); !hasHook(machine) ||
 		reason != ownership.ReasonOwnerMismatch {
 		t.Errorf("%s, annotations %v", reason, machine.Annotations)
+	}
+}
+
+// TestRefusedRemovalIsShown: a cluster that refuses to be asked for the removal of a member holds up the deletion of the Machine, whose
+// condition says so.
+func TestRefusedRemovalIsShown(t *testing.T) {
+	r, _ := leavingMember(t, func() time.Time { return now })
+	cluster := client.ObjectKey{Namespace: "ns", Name: "c"}
+	voter := func(name string) *corev1.Node {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{rollout.EtcdRoleLabel: "true"}}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(now)}}
+		return node
+	}
+	refused := errors.New("admission webhook nodes.example.com: no endpoints available")
+	remote := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(voter("a"), voter("b")).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch,
+			...client.PatchOption) error {
+			return refused
+		}}).Build()
+	r.ClusterCache = oneConnection{clustercache.NewFakeClusterCache(remote, cluster, controllerName+"-nodes")}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: cluster}); !errors.Is(err, refused) {
+		t.Fatalf("got %v", err)
+	}
+	machine := &clusterv1.Machine{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, machine); err != nil {
+		t.Fatal(err)
+	}
+	c := conditions.Get(machine, rkev1.EtcdMemberRemovedCondition)
+	if !hasHook(machine) || c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonRemovalFailed ||
+		!strings.Contains(c.Message, refused.Error()) {
+		t.Errorf("got %+v, annotations %v", c, machine.Annotations)
 	}
 }

@@ -146,6 +146,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: ifFalse},
 		rkev1.PlanAppliedCondition:                     {whenTrue: suppressed, prefix: "Plan", warning: true}, // UpToDate follows
 		rkev1.SystemAgentUpgradedCondition:             {prefix: "SystemAgent", warning: true, skipInitial: true, propagated: ifFalse},
+		rkev1.EtcdMemberRemovedCondition:               {prefix: "EtcdMember", warning: true, propagated: always},
 		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: always},
 		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: always},
 		clusterv1.DeletingCondition:                    deletingRule,

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -57,7 +58,7 @@ func ignoreBenign(p timelines.Phase) timelines.Phase {
 
 // machinePhase returns the first of these that applies; the order is that of a machine's life.
 //
-//	being deleted                        Deleting, or the reason of Deleting
+//	being deleted                        Deleting, or the reason of Deleting or EtcdMemberRemoved
 //	paused                               Paused
 //	no bootstrap data                    WaitingForBootstrapData
 //	no infrastructure yet                WaitingForInfrastructure
@@ -71,7 +72,7 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 	isTrue := func(conditionType string) bool { return conditions.IsTrue(m, conditionType) }
 	switch {
 	case !m.DeletionTimestamp.IsZero() && isTrue(clusterv1.DeletingCondition):
-		return running(get(clusterv1.DeletingCondition), "")
+		return deletionPhase(get(clusterv1.DeletingCondition), get(rkev1.EtcdMemberRemovedCondition))
 	case !m.DeletionTimestamp.IsZero():
 		return timelines.Phase{Name: phaseDeleting, Outcome: timelines.OutcomeRunning, Start: *m.DeletionTimestamp}
 	case isTrue(clusterv1.PausedCondition):
@@ -83,7 +84,7 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 	case !conditions.Has(m, rkev1.ReconciledCondition):
 		return running(nil, phasePlan)
 	case !isTrue(rkev1.ReconciledCondition):
-		return failedOrRunning(get(rkev1.ReconciledCondition))
+		return withNode(failedOrRunning(get(rkev1.ReconciledCondition)), get(clusterv1.MachineNodeReadyCondition))
 	case !m.Status.NodeRef.IsDefined():
 		return running(get(clusterv1.MachineNodeReadyCondition), phaseNode)
 	case conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition):
@@ -92,6 +93,23 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 		return running(get(clusterv1.MachineNodeReadyCondition), "")
 	}
 	return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
+}
+
+// deletionPhase is what Cluster API waits for. Where that is the hook of a member of etcd, whose name says nothing, it is what the removal
+// of the member waits for.
+func deletionPhase(deleting, member *metav1.Condition) timelines.Phase {
+	if deleting.Reason == clusterv1.MachineDeletingWaitingForPreTerminateHookReason && member != nil && member.Status != metav1.ConditionTrue {
+		return running(member, "")
+	}
+	return running(deleting, "")
+}
+
+// withNode adds to a wait for the Node what its kubelet says, or what Cluster API says that cannot reach it.
+func withNode(p timelines.Phase, node *metav1.Condition) timelines.Phase {
+	if p.Name == rollout.ReasonWaitingForNode && node != nil && node.Status != metav1.ConditionTrue && node.Message != "" {
+		p.Message += ": " + strings.TrimPrefix(node.Message, "* ")
+	}
+	return p
 }
 
 // waitsForInfrastructure reports whether the machine does not exist yet. The infrastructure of a custom machine, and that of a node
@@ -118,6 +136,9 @@ func (s *scope) clusterPhase() timelines.Phase {
 		return running(get(clusterv1.DeletingCondition), phaseDeleting)
 	case s.capi != nil && ptr.Deref(s.capi.Spec.Paused, false), conditions.IsTrue(cluster, clusterv1.PausedCondition):
 		return running(get(clusterv1.PausedCondition), phasePaused)
+	case s.controlPlane != nil && conditions.IsTrue(s.controlPlane, clusterv1.PausedCondition):
+		// Its annotation alone pauses it, and its other conditions are those of before.
+		return running(conditions.Get(s.controlPlane, clusterv1.PausedCondition), phasePaused)
 	case s.refused():
 		return ignoreBenign(failedOrRunning(get(provisioningv1.RKEClusterCondition)))
 	case s.provisioning != nil && conditions.IsTrue(cluster, provisioningv1.ReadyCondition):

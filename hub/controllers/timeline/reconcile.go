@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,19 +70,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	result, err := r.reconcile(ctx, req, s, m, now)
-	if err != nil {
-		r.keepEnded(req.NamespacedName, ended...)
+	if err == nil {
+		return result, nil
+	}
+	r.keepEnded(req.NamespacedName, ended...)
+	if wait := r.untilSave(req, s, m, now); m.unsaved != nothing && wait > 0 {
+		// The back-off after a failure may be longer than what is recorded may stay unsaved.
+		ctrl.LoggerFrom(ctx).Error(err, "Writing Events or the provisioning log failed, retrying")
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	return result, err
+}
+
+// untilSave is how long to wait before what is recorded is written.
+func (r *Reconciler) untilSave(req ctrl.Request, s *scope, m *clusterState, now time.Time) time.Duration {
+	return m.saved.Add(m.unsaved.saveInterval(len(s.machines), r.unsaved.Others(req.NamespacedName))).Sub(now)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, m *clusterState, now time.Time) (ctrl.Result, error) {
 	result := ctrl.Result{}
 	transitions := m.transitions(s.objects(), m.record.Observed.Time, now)
-	created, err := r.createEvents(ctx, s, m, transitions, now)
-	if err != nil {
-		return result, err
-	}
+	// An Event that cannot be written, as for a quota of the namespace, must not keep the timeline at what was true before it.
+	created, eventsErr := r.createEvents(ctx, s, m, transitions, now)
 	if created < len(transitions) {
 		result.RequeueAfter = reconcileInterval
 	}
@@ -93,19 +103,18 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 		}
 	}
 	r.unsaved.Set(req.NamespacedName, m.unsaved != nothing)
-	interval := m.unsaved.saveInterval(len(s.machines), r.unsaved.Others(req.NamespacedName))
-	if wait := m.saved.Add(interval).Sub(now); m.unsaved != nothing && wait > 0 {
+	if wait := r.untilSave(req, s, m, now); m.unsaved != nothing && wait > 0 {
 		if result.RequeueAfter == 0 {
 			result.RequeueAfter = wait
 		}
 	} else if m.unsaved != nothing {
 		if err := r.write(ctx, req.NamespacedName, s, m); err != nil {
-			return result, err
+			return result, errors.Join(eventsErr, err)
 		}
 		m.unsaved, m.saved = nothing, now
 		r.unsaved.Set(req.NamespacedName, false)
 	}
-	return result, r.writeLog(ctx, s, m, now)
+	return result, errors.Join(eventsErr, r.writeLog(ctx, s, m, now))
 }
 
 // update puts the cluster, its machines and its operations into their present phases, and returns what that changed in the record.

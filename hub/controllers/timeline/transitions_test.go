@@ -172,6 +172,8 @@ func TestNewEvent(t *testing.T) {
 		{waits, "Normal"},
 		{changed(condition("Reconciled", metav1.ConditionFalse, "Deleting", noon)), "Normal"},
 		{changed(condition("InfrastructureReady", metav1.ConditionFalse, "WaitingForInfrastructure", noon)), "Normal"},
+		{changed(condition("EtcdMemberRemoved", metav1.ConditionFalse, "Removing", noon)), "Normal"},
+		{changed(condition("EtcdMemberRemoved", metav1.ConditionFalse, "LastMember", noon)), "Warning"},
 	} {
 		if got := newEvent(test.t, test.t.object, "text", noon); got.Type != test.want {
 			t.Errorf("%s: type %s, want %s", test.t.reason, got.Type, test.want)

@@ -35,6 +35,16 @@ const (
 	WaitingForNamespace = "WaitingForNamespace"
 	// WaitingForManagementCluster means that the management Cluster does not exist yet, or that a deletion waits for it.
 	WaitingForManagementCluster = ownership.ReasonWaitingForManagementCluster
+	// WaitingForHooks means that an etcd member of a deleted Machine is kept until others have removed their hooks.
+	WaitingForHooks = "WaitingForHooks"
+	// WaitingForDrain means that an etcd member of a deleted Machine is kept until Cluster API has drained its Node.
+	WaitingForDrain = "WaitingForDrain"
+	// WaitingForServers means that an etcd member of a deleted Machine is kept until other servers have another join address.
+	WaitingForServers = "WaitingForServers"
+	// Settling means that one of two etcd members is kept for a moment.
+	Settling = "Settling"
+	// Removing means that the cluster was asked to remove an etcd member.
+	Removing = "Removing"
 	// Canceled means that a user has ended an operation.
 	Canceled = "Canceled"
 	// InternalError means that the hub's request to an API failed; the hub retries.
@@ -81,6 +91,13 @@ var table = []Reason{
 	{Name: WaitingForInitialization, Status: metav1.ConditionUnknown, Benign: true},
 	{Name: WaitingForManagementCluster, Status: metav1.ConditionUnknown, Benign: true},
 	{Name: WaitingForNamespace, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: WaitingForHooks, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: WaitingForDrain, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: WaitingForServers, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: Settling, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: Removing, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: rollout.ReasonWaitingForNode, Status: metav1.ConditionUnknown, Benign: true},
+	{Name: rollout.ReasonWaitingForOthers, Status: metav1.ConditionUnknown, Benign: true},
 }
 
 // Get returns the record of a reason. A reason without one is in progress.
