@@ -75,7 +75,7 @@ func (l *Local) Flags(ctx context.Context, driver string, source *managementv3.N
 
 // Create removes what there is of a machine, and creates it, within CreateTimeout, in which it waits for no other machine.
 func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
-	release, err := l.Runner.acquire(ctx, m.ID.Namespace)
+	release, err := l.Runner.acquire(ctx, m)
 	if err != nil {
 		return nil, "", err
 	}
@@ -97,7 +97,7 @@ func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) 
 	if m.State.Config() == nil {
 		return "", nil
 	}
-	release, err := l.Runner.acquire(ctx, m.ID.Namespace)
+	release, err := l.Runner.acquire(ctx, m)
 	if err != nil {
 		return "", err
 	}

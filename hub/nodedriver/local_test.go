@@ -28,7 +28,7 @@ func TestQueue(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Local{Programs: &programs.Store{}, Runner: NewContained()}
-			release, err := l.Runner.acquire(t.Context(), "")
+			release, err := l.Runner.acquire(t.Context(), &Machine{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestQueue(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 
-			if _, err := l.Runner.acquire(t.Context(), ""); err != nil {
+			if _, err := l.Runner.acquire(t.Context(), &Machine{}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())

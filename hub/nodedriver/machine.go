@@ -63,6 +63,9 @@ type Machine struct {
 	Script []byte
 	// State is what was saved of it; nil if nothing was.
 	State *State
+	// Queued is called with true when an operation has to wait for those of other machines, and with false when it waits no longer; it may be
+	// nil.
+	Queued func(bool)
 	// Save is called whenever the state changes: before the driver is asked to create anything, from time to time, and at the end.
 	Save func(context.Context, *State) error
 }
@@ -136,9 +139,9 @@ func (s *session) end() error {
 	return s.box.Close()
 }
 
-// acquire waits for a slot for a machine of a namespace. The error is ErrNotStarted.
-func (r *Runner) acquire(ctx context.Context, namespace string) (release func(), err error) {
-	release, ok := r.slots.Acquire(ctx, namespace)
+// acquire waits for a slot for a machine. The error is ErrNotStarted.
+func (r *Runner) acquire(ctx context.Context, m *Machine) (release func(), err error) {
+	release, ok := r.slots.Acquire(ctx, m.ID.Namespace, m.Queued)
 	if !ok {
 		return nil, ErrNotStarted
 	}

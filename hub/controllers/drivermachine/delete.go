@@ -28,6 +28,10 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 			s.running.cancel()
 		}
 		s.removal = cause.New("Deleting", "Waiting for the node driver to end or to remove the machine")
+		if s.running.removal && s.running.queued.Load() {
+			s.removal = cause.New(queuedReason, "Waiting for the node drivers of other machines to end, of which a limited number runs at a "+
+				"time, before the machine is removed")
+		}
 		return ctrl.Result{}, nil
 	}
 	if s.object.GetAnnotations()[ForceRemoveAnnotation] == "true" {

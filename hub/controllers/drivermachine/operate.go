@@ -1,6 +1,7 @@
 package drivermachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 				s.progress.Attempt++
 			}
 			attempt = s.progress.Attempt
+			s.progress.LastError = cmp.Or(s.progress.Error, s.progress.LastError)
 			s.progress.Phase, s.progress.Error = phaseCreating, ""
 			return nil
 		})

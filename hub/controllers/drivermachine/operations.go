@@ -3,6 +3,7 @@ package drivermachine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,8 @@ type operations struct {
 type operation struct {
 	removal bool
 	cancel  context.CancelFunc
+	// queued is true while it waits for those of other machines.
+	queued atomic.Bool
 }
 
 // failure is why an operation could not begin, or not write its outcome: what is in the machine state Secret does not tell.
@@ -42,6 +45,13 @@ func (o *operations) get(machine types.UID) *operation {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	return o.running[machine]
+}
+
+// queue notes whether the operation of a machine waits for those of others.
+func (o *operations) queue(machine types.UID, waits bool) {
+	if running := o.get(machine); running != nil {
+		running.queued.Store(waits)
+	}
 }
 
 // failure returns how the last operation of a machine has failed; nil if it has not, or was another one.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -65,6 +66,10 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 		}
 	}
 	object := s.object.DeepCopy()
+	work.Queued = func(waits bool) {
+		m.operations.queue(object.GetUID(), waits)
+		m.events <- event.GenericEvent{Object: object}
+	}
 	work.Save = func(ctx context.Context, state *nodedriver.State) error {
 		return m.writeState(ctx, object, "", func(s *stored) error {
 			s.state = state

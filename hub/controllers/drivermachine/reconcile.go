@@ -1,6 +1,7 @@
 package drivermachine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -162,7 +163,7 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 	case p.Phase == phaseCreated:
 		return ctrl.Result{}, nil
 	case s.running != nil:
-		s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", max(1, p.Attempt), maxAttempts)
+		s.created = creating(max(1, p.Attempt), p.LastError, s.running.queued.Load())
 		return ctrl.Result{}, nil
 	case hasJoined(s):
 		return m.adopt(ctx, s)
@@ -191,9 +192,24 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		s.created = fault
 		return ctrl.Result{RequeueAfter: retryInterval}, err
 	}
-	s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", p.Attempt+1, maxAttempts)
+	s.created = creating(p.Attempt+1, cmp.Or(p.Error, p.LastError), false)
 	m.startCreate(s.object.DeepCopy(), s.machine.DeepCopy(), work)
 	return ctrl.Result{}, nil
+}
+
+// queuedReason is that of a machine whose node driver waits for those of other machines.
+const queuedReason = "Queued"
+
+// creating is what a machine waits for that its node driver creates, or is to create; earlier is why the attempt before has failed.
+func creating(attempt int, earlier string, queued bool) *cause.Cause {
+	reason, text := "Creating", "The node driver is creating the machine"
+	if queued {
+		reason, text = queuedReason, "Waiting for the node drivers of other machines to end, of which a limited number runs at a time"
+	}
+	if earlier != "" {
+		earlier = "; the attempt before failed: " + earlier
+	}
+	return cause.New(reason, "%s (attempt %d of %d)%s", text, attempt, maxAttempts, earlier)
 }
 
 // retryInterval is after which a missing driver, credential or state is looked for again: Secrets are not watched.

@@ -45,6 +45,8 @@ type progress struct {
 	// Error is why the last attempt has failed; empty while it runs. Final errors are not retried.
 	Error string `json:"error,omitempty"`
 	Final bool   `json:"final,omitempty"`
+	// LastError is why the attempt before the one that runs has failed.
+	LastError string `json:"lastError,omitempty"`
 	// NotBefore is when the next attempt may begin.
 	NotBefore time.Time            `json:"notBefore,omitzero"`
 	Addresses []nodedriver.Address `json:"addresses,omitempty"`

@@ -58,6 +58,8 @@ type job struct {
 	labels  map[string]string
 	timeout time.Duration
 	order   *order
+	// queued is that of the machine; nil for none.
+	queued func(bool)
 }
 
 // flagsJob is one for each source of a driver, since a Job of another one must not be waited for.

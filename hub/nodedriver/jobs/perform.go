@@ -31,7 +31,11 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 	if err != nil {
 		return nil, err
 	}
-	release, ok := r.slots.Acquire(ctx, j.labels[namespaceLabel])
+	queued := j.queued
+	if exists {
+		queued = nil // it works already
+	}
+	release, ok := r.slots.Acquire(ctx, j.labels[namespaceLabel], queued)
 	switch {
 	case !ok && exists:
 		return nil, nodedriver.ErrInterrupted

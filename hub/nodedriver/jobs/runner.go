@@ -189,7 +189,9 @@ func (r *Runner) operate(ctx context.Context, operation string, m *nodedriver.Ma
 	if err != nil {
 		return nil, err
 	}
-	result, err := r.perform(ctx, machineJob(m.ID, o), saver(ctx, m))
+	j := machineJob(m.ID, o)
+	j.queued = m.Queued
+	result, err := r.perform(ctx, j, saver(ctx, m))
 	if err != nil {
 		return nil, err
 	}

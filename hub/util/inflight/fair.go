@@ -26,9 +26,19 @@ type waiter struct {
 // NewFair returns a Fair of so many slots.
 func NewFair(slots int) *Fair { return &Fair{free: slots, byKey: map[string]int{}} }
 
-// Acquire waits for a slot for key; ok is false if ctx ends first. The caller must call release once.
-func (f *Fair) Acquire(ctx context.Context, key string) (release func(), ok bool) {
+// Acquire waits for a slot for key; ok is false if ctx ends first. The caller must call release once. If it has to wait, it calls queued
+// with true, and with false when it waits no longer; queued may be nil.
+func (f *Fair) Acquire(ctx context.Context, key string, queued func(bool)) (release func(), ok bool) {
 	w := f.enter(key)
+	select {
+	case <-w.given:
+		return func() { f.release(key) }, true
+	default:
+	}
+	if queued != nil {
+		queued(true)
+		defer queued(false)
+	}
 	select {
 	case <-w.given:
 		return func() { f.release(key) }, true

@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -12,7 +13,7 @@ func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFair(2)
 		acquire := func(ctx context.Context, key string) func() {
-			release, ok := f.Acquire(ctx, key)
+			release, ok := f.Acquire(ctx, key, nil)
 			if !ok {
 				t.Errorf("%s got no slot", key)
 				return func() {}
@@ -32,7 +33,7 @@ func TestFair(t *testing.T) {
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		go func() {
-			if _, ok := f.Acquire(canceled, "gone"); ok {
+			if _, ok := f.Acquire(canceled, "gone", nil); ok {
 				t.Error("a slot was given to one who was not waiting any more")
 			}
 		}()
@@ -57,5 +58,37 @@ func TestFair(t *testing.T) {
 			(<-releases)()
 		}
 		acquire(t.Context(), "last")()
+	})
+}
+
+// TestFairSaysThatItWaits: only who has to wait is in the queue, and leaves it with a slot or without one.
+func TestFairSaysThatItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFair(1)
+		var calls []bool
+		queued := func(waits bool) { calls = append(calls, waits) }
+		release, ok := f.Acquire(t.Context(), "a", queued)
+		if !ok || len(calls) > 0 {
+			t.Errorf("a free slot: %v, %v", ok, calls)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, end := range []func(){cancel, release} {
+			calls = nil
+			ended := make(chan bool)
+			go func() {
+				_, ok := f.Acquire(ctx, "b", queued)
+				ended <- ok
+			}()
+			synctest.Wait()
+			if !slices.Equal(calls, []bool{true}) {
+				t.Errorf("while it waits: %v", calls)
+			}
+			end()
+			<-ended
+			if !slices.Equal(calls, []bool{true, false}) {
+				t.Errorf("afterwards: %v", calls)
+			}
+			ctx = t.Context()
+		}
 	})
 }
