@@ -43,7 +43,7 @@ The exit code is that of the install script.`,
 			return cobra.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			token, err := readToken(token, tokenFile, cmd.InOrStdin(), cmd.ErrOrStderr())
+			token, err := readToken(token, tokenFile, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -41,7 +41,7 @@ The exit code is that of the uninstall script.`,
 			}
 			scripts := findScripts(uninstallScripts, append(filepath.SplitList(os.Getenv("PATH")), uninstallDirectories...))
 			if !yes {
-				confirmed, err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), purge, scripts)
+				confirmed, err := confirm(interruptible(cmd.Context(), cmd.InOrStdin()), cmd.ErrOrStderr(), purge, scripts)
 				if err != nil {
 					return err
 				}

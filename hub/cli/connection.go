@@ -39,8 +39,8 @@ func (c *connection) path() string {
 	return filepath.Join(c.dataDir, embedded.AdminKubeconfig)
 }
 
-// client reads and writes past all caches.
-func (c *connection) client() (client.WithWatch, error) {
+// restConfig reads the kubeconfig.
+func (c *connection) restConfig() (*rest.Config, error) {
 	path := c.path()
 	if c.kubeconfig == "" {
 		if err := explainKubeconfig(path, readable(path)); err != nil {
@@ -51,8 +51,20 @@ func (c *connection) client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	// The API server limits requests. With the limit of the client's own, five a second, "hub status" would take half a minute with the
+	// timeline of a thousand machines, which is in 126 ConfigMaps.
+	config.QPS = -1
 	// Warnings of the API server are part of an answer, where a command has a place for them.
 	config.WarningHandler = rest.NoWarnings{}
+	return config, nil
+}
+
+// client reads and writes past all caches.
+func (c *connection) client() (client.WithWatch, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, err
+	}
 	scheme, err := server.NewScheme()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -28,5 +30,20 @@ func TestExplainKubeconfig(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
 		}
+	}
+}
+
+// TestNoClientRateLimit: no command waits for a rate limit of the client's own.
+func TestNoClientRateLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	raw := `{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+		"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+		"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "users": [{"name": "a", "user": {"token": "t"}}]}`
+	if err := os.WriteFile(path, []byte(raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := (&connection{kubeconfig: path}).restConfig()
+	if err != nil || config.QPS >= 0 || config.RateLimiter != nil {
+		t.Errorf("got %+v, %v", config, err)
 	}
 }

@@ -61,7 +61,8 @@ A file whose node is gone cannot be reached; then only its ETCDSnapshot is delet
 				return explain(err)
 			}
 			if !yes {
-				confirmed, err := confirmDeletion(cmd.InOrStdin(), cmd.ErrOrStderr(), cluster, lines, time.Now())
+				in := interruptible(cmd.Context(), cmd.InOrStdin())
+				confirmed, err := confirmDeletion(in, cmd.ErrOrStderr(), cluster, lines, time.Now())
 				if err != nil {
 					return err
 				}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,22 @@ Type yes to continue: `
 	ops := deletions([]string{"a", "b"})
 	if len(ops) != 2 {
 		t.Errorf("got %v", ops)
+	}
+}
+
+// TestInterruptedQuestion: Ctrl-C at a question ends the command.
+func TestInterruptedQuestion(t *testing.T) {
+	silent, terminal := io.Pipe()
+	defer terminal.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err := confirmDeletion(interruptible(ctx, silent), io.Discard, demoKey, nil, noon)
+	if got || !errors.Is(err, context.Canceled) || oneLine(err) != "interrupted" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	got, err = confirmDeletion(interruptible(t.Context(), strings.NewReader("yes\n")), io.Discard, demoKey, nil, noon)
+	if !got || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -53,7 +53,8 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 				return explain(err)
 			}
 			if !yes && onTerminal(cmd.InOrStdin()) {
-				confirmed, err := confirmRestore(cmd.InOrStdin(), cmd.ErrOrStderr(), key.Namespace, line, time.Now())
+				in := interruptible(cmd.Context(), cmd.InOrStdin())
+				confirmed, err := confirmRestore(in, cmd.ErrOrStderr(), key.Namespace, line, time.Now())
 				if err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,10 +42,14 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			record, err := readTimeline(cmd.Context(), c, key)
-			if err != nil {
+			if err != nil && !errors.As(err, new(noTimelineError)) {
 				return explain(err)
 			}
-			if absent := absentHub(cmd.Context(), c, systemNamespace, time.Now()); absent != "" {
+			absent := absentHub(cmd.Context(), c, systemNamespace, time.Now())
+			if err != nil {
+				return errors.New(joined(err.Error(), "; ", absent))
+			}
+			if absent != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s. What follows is what it knew then.\n", absent)
 			}
 			lines := statusOf(record)

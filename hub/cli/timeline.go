@@ -52,7 +52,9 @@ gone (the machine went away), running or ready.`,
 			if err != nil {
 				return explain(err)
 			}
-			record = o.only(record)
+			if record = o.only(record); o.machine != "" && len(record.Subjects) == 0 {
+				return fmt.Errorf("the timeline of cluster %s has no Machine %q; see \"hub status %[1]s\"", key, o.machine)
+			}
 			return o.output.print(cmd.OutOrStdout(), record, func(w io.Writer) error { return writeTimeline(w, record, time.Now()) })
 		},
 	}
@@ -76,7 +78,7 @@ func collectTimeline(ctx context.Context, c client.Reader, cluster client.Object
 	collector := timelines.NewCollector(cluster)
 	err := collector.Read(ctx, c)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("cluster %s has no timeline: the cluster does not exist or no hub manages it", cluster)
+		return nil, noTimeline(ctx, c, cluster)
 	}
 	return collector, err
 }
@@ -132,7 +134,7 @@ func took(p timelines.Phase, now time.Time) string {
 	if p.End != nil {
 		return (time.Duration(p.Seconds) * time.Second).String()
 	}
-	return now.Sub(p.Start.Time).Truncate(time.Second).String()
+	return timeBetween(p.Start.Time, now).String()
 }
 
 func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }

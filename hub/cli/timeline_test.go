@@ -70,6 +70,9 @@ func TestWriteTimeline(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	if got := took(timelines.Phase{Start: at(10)}, noon); got != "0s" {
+		t.Errorf("with a clock that is behind the hub's, a phase has taken %s", got)
+	}
 	o := &timelineOptions{machine: "a-2"}
 	if got := events(o.only(aRecord())); len(got) != 2 || got[0].Name != "ApplyingPlan" {
 		t.Errorf("of one machine it shows %+v", got)
