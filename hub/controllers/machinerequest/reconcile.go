@@ -25,6 +25,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/informers"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -81,12 +82,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			metav1.SetMetaDataAnnotation(meta, rkev1.MachineRequestErrorAnnotation, refused.text)
 		})
 	case err != nil:
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(err, r.explain(ctx, request, err))
 	}
 	ctrl.LoggerFrom(ctx).Info("Registered machine", "Machine", client.ObjectKeyFromObject(machine))
 	return result, r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
 		metav1.SetMetaDataLabel(meta, rkev1.MachineNamespaceLabel, machine.Namespace)
 		metav1.SetMetaDataLabel(meta, rkev1.MachineNameLabel, machine.Name)
+	})
+}
+
+// maxExplanation bounds what a machine reads of the answer of the API server, in bytes.
+const maxExplanation = 512
+
+// explain writes to a request that the API server does not take the objects of the machine, as with a quota of the namespace or a policy in
+// an admission webhook. There is no Machine yet whose condition could say so. The hub refuses nothing: the machine retries.
+func (r *Reconciler) explain(ctx context.Context, request *corev1.Secret, err error) error {
+	text := message.Bound(err.Error(), maxExplanation)
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	if !refused || request.Annotations[rkev1.MachineRequestWaitingAnnotation] == text {
+		return nil
+	}
+	return r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
+		metav1.SetMetaDataAnnotation(meta, rkev1.MachineRequestWaitingAnnotation, text)
 	})
 }
 

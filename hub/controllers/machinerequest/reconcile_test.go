@@ -1,6 +1,7 @@
 package machinerequest
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -133,5 +136,39 @@ func TestNameTaken(t *testing.T) {
 				t.Errorf("there are %d objects of the machine", made)
 			}
 		})
+	}
+}
+
+// TestQuota: that a quota leaves no room for a machine is in its request, which is not refused.
+func TestQuota(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme,
+		rkev1.AddToScheme)
+	management, cluster, capi := fixture()
+	request := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "custom-0123456789ab", CreationTimestamp: metav1.Time{Time: begin}},
+		Type:       rkev1.MachineRequestSecretType,
+		Data:       map[string][]byte{rkev1.MachineRequestDataKey: []byte(`{"id":["a"],"role-etcd":["true"],"role-control-plane":["true"]}`)},
+	}
+	full, patches := apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "a", errors.New("exceeded quota: small")), 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, cluster, capi, request).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return full },
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			patches++
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+	for range 2 {
+		r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(begin), requests: c}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request)}); !errors.Is(err, full) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); err != nil {
+		t.Fatal(err)
+	}
+	if a := request.Annotations; !strings.Contains(a[rkev1.MachineRequestWaitingAnnotation], "exceeded quota") ||
+		a[rkev1.MachineRequestErrorAnnotation] != "" || patches != 1 {
+		t.Errorf("%d writes: %v", patches, a)
 	}
 }

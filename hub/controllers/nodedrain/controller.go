@@ -17,7 +17,6 @@ package nodedrain
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"time"
 
@@ -128,6 +127,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster != nil {
 		s.machine, s.cluster = machine, client.ObjectKeyFromObject(cluster)
 	}
-	err = r.reconcile(ctx, s)
-	return ctrl.Result{RequeueAfter: s.requeueAfter}, errors.Join(err, r.writeState(ctx, s))
+	r.reconcile(ctx, s)
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, r.writeState(ctx, s)
 }

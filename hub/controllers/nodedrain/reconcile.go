@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/clusternodes"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // How often a drain looks at the Pods, and how often one that is stuck. They are not watched: that would hold every Pod of every cluster in
@@ -43,7 +44,7 @@ type scope struct {
 	requeueAfter time.Duration
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) {
 	s.state.problem, s.state.waiting = "", ""
 	var err error
 	if s.state.requested != "" {
@@ -53,10 +54,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	case s.machine == nil || !s.machine.DeletionTimestamp.IsZero():
 		// Cluster API drains the Node of a deleted Machine, and then deletes it.
 		s.ended = true
-		return nil
+		return
 	case err != nil:
 		s.state.problem = err.Error()
-		return nil
+		return
 	case s.state.uncordon == s.state.requested:
 		err = r.reconcileUncordon(ctx, s)
 	case s.state.done != s.state.requested:
@@ -65,14 +66,30 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		s.state.problem = "no connection to the cluster's API"
-		return nil
 	case unavailable(err):
 		// As while the API server restarts. Retried soon, without the back-off after a failure.
 		ctrl.LoggerFrom(ctx).V(1).Info("The API of the cluster does not answer", "error", err.Error())
 		s.state.waiting, s.requeueAfter = "the cluster's API does not answer", pollInterval
-		return nil
+	case err != nil:
+		// As an admission webhook of the cluster that refuses a change of the Node. Retried without the back-off after a failure, at the end
+		// of which the Node would stay as it is long after what is wrong was corrected.
+		ctrl.LoggerFrom(ctx).Error(err, "Draining or uncordoning a Node failed")
+		s.showFailure(err)
 	}
-	return err
+}
+
+// maxFailure bounds what is shown of a failure, in bytes.
+const maxFailure = 1024
+
+// showFailure says why the API of the cluster did not do something. An internal error may pass, as one of etcd or of a webhook that starts.
+func (s *scope) showFailure(err error) {
+	s.requeueAfter = pollIntervalStuck
+	text := message.Bound(err.Error(), maxFailure)
+	if apierrors.IsInternalError(err) {
+		s.state.waiting = text
+	} else {
+		s.state.problem = text
+	}
 }
 
 // unavailable reports whether an error is no answer of an API server, or says to retry.

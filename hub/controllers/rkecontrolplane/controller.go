@@ -120,7 +120,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&rkev1.RKECluster{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(deploymentChanged)).
 		Watches(&clusterv1.Machine{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
 		Watches(&rkev1.RKEBootstrap{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
 		Watches(&corev1.Secret{}, mapfuncs.Coalesced(coalesceTime, r.secretToControlPlanes),

@@ -51,6 +51,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
 	s.poolReplicas, s.missing = controlPlaneReplicas(deployments.Items), missingMachines(deployments.Items, machines)
+	s.notCreated = notCreated(deployments.Items)
 	s.machines, s.others = nil, nil
 	s.plans.load()
 	for _, found := range machines {

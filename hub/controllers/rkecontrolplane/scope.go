@@ -54,9 +54,10 @@ type scope struct {
 	metal3       map[string]*unstructured.Unstructured
 	others       []*clusterv1.Machine
 	poolReplicas int32
-	// missing are MachineDeployments of which fewer Machines exist than they ask for (loadMachines).
-	missing      []string
-	loaded, live bool
+	// missing are MachineDeployments of which fewer Machines exist than they ask for, notCreated why Cluster API cannot create some
+	// (loadMachines).
+	missing, notCreated []string
+	loaded, live        bool
 	// nodes are the cluster's Nodes; nil where there is no connection. unreachableSince is when the cluster last answered, where the
 	// connection was lost; zero where it was not, or never existed (readNodes).
 	nodes            *machinestate.Nodes

@@ -80,7 +80,7 @@ func setPhases(s *scope, err error) {
 	case s.outcome.Wait == (rollout.Wait{}):
 		wait = s.waitForMachines()
 	default:
-		wait = s.outcome.Wait
+		wait = s.withFailures(s.outcome.Wait)
 	}
 	failure := rollout.Wait{}
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *scope) waitForMachines() rollout.Wait {
 	if len(s.missing) == 0 {
 		return rollout.Wait{}
 	}
-	return rollout.Wait{Reason: rollout.ReasonWaitingForMachines,
-		Message: "Waiting for Machines to be created: " + message.JoinNames(s.missing, maxNames)}
+	return s.withFailures(rollout.Wait{Reason: rollout.ReasonWaitingForMachines,
+		Message: "Waiting for Machines to be created: " + message.JoinNames(s.missing, maxNames)})
 }
 
 // updated is zero once every machine has what the specification asks for, which it may have before it is done.

@@ -171,8 +171,7 @@ func (g *Registrar) newMachine(
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, response.Retry(response.DefaultRetry, "waiting for the hub to create a Machine for this machine in the cluster %s/%s",
-				cluster.Namespace, cluster.Name)
+			return nil, waitingForMachine(client.ObjectKeyFromObject(cluster), request)
 		}
 		if next := g.Secrets.MachineRequest(client.ObjectKeyFromObject(request)); next != nil && next.UID == request.UID {
 			request, cached = next, true
@@ -180,6 +179,15 @@ func (g *Registrar) newMachine(
 			return nil, response.Retry(response.DefaultRetry, "the hub withdrew the request for this machine")
 		}
 	}
+}
+
+// waitingForMachine asks a machine to come again, with why there is no Machine for it yet, where that is known.
+func waitingForMachine(cluster client.ObjectKey, request *corev1.Secret) error {
+	why := request.Annotations[rkev1.MachineRequestWaitingAnnotation]
+	if why != "" {
+		why = ": " + why
+	}
+	return response.Retry(response.DefaultRetry, "waiting for the hub to create a Machine for this machine in the cluster %s%s", cluster, why)
 }
 
 // request creates the machine request, or returns the existing one of a machine that did not wait for the answer to an earlier

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,6 +74,23 @@ func TestClusterOfAToken(t *testing.T) {
 		var refused *response.Error
 		if !c.found && (!errors.As(err, &refused) || refused.Code != http.StatusConflict) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWaitingForMachine: a machine whose objects the API server does not take reads why, and comes again.
+func TestWaitingForMachine(t *testing.T) {
+	request := &corev1.Secret{}
+	for _, why := range []string{"", "machines is forbidden: exceeded quota: small"} {
+		want := "waiting for the hub to create a Machine for this machine in the cluster fleet/prod"
+		if why != "" {
+			request.Annotations = map[string]string{rkev1.MachineRequestWaitingAnnotation: why}
+			want += ": " + why
+		}
+		err := waitingForMachine(client.ObjectKey{Namespace: "fleet", Name: "prod"}, request)
+		var retry *response.Error
+		if !errors.As(err, &retry) || retry.Code != http.StatusServiceUnavailable || retry.Message != want || retry.RetryAfter == 0 {
+			t.Errorf("got %+v", err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 		Worker:       hasRole(machine, bootstrap, rkev1.WorkerRoleLabel),
 		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
 		PlanSecret:   rkev1.PlanSecretName(bootstrap.Name), HasPlanSecret: secret != nil,
-		Unusable: unusable(machine, bootstrap), Removal: removal(machine),
+		Provided: HasProvider(machine), Unusable: unusable(machine, bootstrap), Removal: removal(machine),
 		FailureDomain: cmp.Or(machine.Status.FailureDomain, machine.Spec.FailureDomain),
 	}
 	if machine.Status.NodeInfo != nil {

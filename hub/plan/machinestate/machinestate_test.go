@@ -37,8 +37,15 @@ func TestUnusable(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	machine.Status.Initialization.InfrastructureProvisioned = nil
+	provided := func() bool {
+		m, _, _ := Of(machine, bootstrap, nil)
+		return m.Provided
+	}
+	if !provided() {
+		t.Error("a machine of a provider counts as brought by its user")
+	}
 	machine.Spec.InfrastructureRef.APIGroup = rkev1.GroupVersion.Group
-	if got := read(); got != "" {
+	if got := read(); got != "" || provided() {
 		t.Errorf("got %q", got)
 	}
 	machine.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io"

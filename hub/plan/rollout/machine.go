@@ -26,6 +26,8 @@ type Machine struct {
 	HasPlanSecret bool
 	// PlanSecret is the name of the plan Secret, also before it exists.
 	PlanSecret string
+	// Provided is set for a machine that an infrastructure provider or a node driver makes: it registers by its bootstrap data.
+	Provided bool
 	// Unusable says why the machine cannot start or join a cluster yet, as a predicate ("has no infrastructure yet"); empty if it can.
 	Unusable string
 	// Init is set on the machine that is marked as the init node.

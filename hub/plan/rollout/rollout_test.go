@@ -252,7 +252,11 @@ func TestInterruptedAndPending(t *testing.T) {
 			"The plan was canceled by annotation plan.cattle.io/canceled of Secret a-machine-plan: to continue, remove the annotation and " +
 				"change the cluster's configuration"},
 		"first plan": {func(m *Machine) { m.CheckedIn = false }, "Waiting for the agent to check in and apply the first plan; " + agentHelp},
-		"pending":    {func(*Machine) {}, "Waiting for the agent to start applying the plan; " + agentHelp},
+		"first plan of a machine of a provider": {func(m *Machine) { m.CheckedIn, m.Provided = false, true },
+			"Waiting for the machine to run its bootstrap data, and for its agent to check in and apply the first plan; " + bootstrapHelp},
+		"pending of a machine of a provider": {func(m *Machine) { m.Provided = true },
+			"Waiting for the agent to start applying the plan; " + agentHelp},
+		"pending": {func(*Machine) {}, "Waiting for the agent to start applying the plan; " + agentHelp},
 		"agent seen": {func(m *Machine) { m.LastSeen = now.Add(-agentTimeout) },
 			"Waiting for the agent to start applying the plan; " + agentHelp},
 		"agent not seen": {func(m *Machine) { m.LastSeen = now.Add(-agentTimeout - time.Minute) },

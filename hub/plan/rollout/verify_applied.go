@@ -10,6 +10,10 @@ import (
 // agentHelp ends messages that wait for an agent.
 const agentHelp = "if this lasts, run on the machine: systemctl status rancher-system-agent, then system-agent doctor"
 
+// bootstrapHelp is agentHelp for a machine that may not have an agent yet.
+const bootstrapHelp = "if this lasts, see /var/log/cloud-init-output.log on the machine, or its console, and run on it: " +
+	"systemctl status rancher-system-agent, then system-agent doctor"
+
 // PausedMessage says what a paused plan waits for. secret is the name of the plan Secret.
 func PausedMessage(secret string) string {
 	return "The plan is paused by annotation " + plans.AnnotationPaused + " of Secret " + secret + ": remove the annotation to continue"
@@ -41,6 +45,9 @@ func verifyApplied(v *view, m *Machine) (Decision, bool) {
 		return wait(ReasonPlanCanceled, "%s", CanceledMessage(m.PlanSecret))
 	case ProgressPending:
 		switch {
+		case !m.CheckedIn && m.Provided: // that it has registered is left out: most do within a minute, and each would be another message
+			return wait(ReasonWaitingForAgent, "Waiting for the machine to run its bootstrap data, and for its agent to check in and apply the "+
+				"first plan; "+bootstrapHelp)
 		case !m.CheckedIn:
 			return wait(ReasonWaitingForAgent, "Waiting for the agent to check in and apply the first plan; "+agentHelp)
 		case m.agentUnreachable(v.Now): // an agent that is there is seen again and again, and each time would be another message

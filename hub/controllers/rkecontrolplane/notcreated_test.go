@@ -1,0 +1,83 @@
+package rkecontrolplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+func failingPool(name string, status corev1.ConditionStatus, reason, text string) clusterv1.MachineDeployment {
+	d := pool("", 3)
+	d.Name = name
+	d.SetV1Beta1Conditions(clusterv1.Conditions{{Type: clusterv1.MachineSetReadyV1Beta1Condition, Status: status, Reason: reason,
+		Message: text}})
+	return d
+}
+
+// TestNotCreated: of a pool whose machines Cluster API cannot create, the cluster says why, before its first machine and later.
+func TestNotCreated(t *testing.T) {
+	gone := failingPool("gone", corev1.ConditionFalse, clusterv1.MachineCreationFailedV1Beta1Reason, "quota")
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	failures := notCreated([]clusterv1.MachineDeployment{
+		failingPool("workers", corev1.ConditionFalse, clusterv1.InfrastructureTemplateCloningFailedV1Beta1Reason, "webhook: no such flavor"),
+		failingPool("servers", corev1.ConditionFalse, clusterv1.PreflightCheckFailedV1Beta1Reason, "not now"),
+		failingPool("scales", corev1.ConditionFalse, clusterv1.ScalingUpV1Beta1Reason, "Scaling up"),
+		failingPool("good", corev1.ConditionTrue, "", ""), pool("", 1), gone,
+	})
+	want := []string{"creating Machines of servers failed: not now", "creating Machines of workers failed: webhook: no such flavor"}
+	if diff := cmp.Diff(want, failures); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	const why = "; creating Machines of workers failed: webhook: no such flavor"
+	for name, tc := range map[string]struct {
+		outcome rollout.Outcome
+		missing []string
+		want    string
+	}{
+		"no machine": {rollout.Outcome{Wait: rollout.Wait{Reason: rollout.ReasonWaitingForMachines, Message: "none has the role worker"}},
+			nil, "Unknown WaitingForMachines none has the role worker" + why},
+		"one of three": {rollout.Outcome{Done: true}, []string{"workers has 1 of 3"},
+			"Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3" + why},
+		"others are changed": {rollout.Outcome{Wait: rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "kubelet"}},
+			[]string{"workers has 1 of 3"}, "Unknown WaitingForProbes kubelet"},
+	} {
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, outcome: &tc.outcome, missing: tc.missing, notCreated: failures[1:]}
+		setPhases(s, nil)
+		if got := summary(s)["Ready"]; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestDeploymentChanged(t *testing.T) {
+	before := failingPool("workers", corev1.ConditionFalse, clusterv1.ScalingUpV1Beta1Reason, "Scaling up")
+	changed := func(after clusterv1.MachineDeployment) bool {
+		return deploymentChanged.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after})
+	}
+	if changed(failingPool("workers", corev1.ConditionFalse, clusterv1.ScalingUpV1Beta1Reason, "Scaling up further")) {
+		t.Error("progress causes a reconcile")
+	}
+	if !changed(failingPool("workers", corev1.ConditionFalse, clusterv1.MachineCreationFailedV1Beta1Reason, "quota")) {
+		t.Error("a failure causes none")
+	}
+	attempt := func(name string) clusterv1.MachineDeployment {
+		return failingPool("workers", corev1.ConditionFalse, clusterv1.MachineCreationFailedV1Beta1Reason, `machines "`+name+`" is forbidden`)
+	}
+	before = attempt("workers-x7k2p-9d4tz")
+	if changed(attempt("workers-x7k2p-bbk4c")) {
+		t.Error("a retry of the same Machine under another name causes a reconcile")
+	}
+	after := *before.DeepCopy()
+	if after.Generation++; !changed(after) {
+		t.Error("another specification causes none")
+	}
+}
