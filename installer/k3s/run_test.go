@@ -68,6 +68,20 @@ func TestRestartStamp(t *testing.T) {
 	}
 }
 
+// TestStampInTheDataDirectory: the published images keep the stamp there.
+func TestStampInTheDataDirectory(t *testing.T) {
+	m := machine(t)
+	const stamp = "data/restart_stamp"
+	m.MustRun("RESTART_STAMP=one", "K3S_DATA_DIR="+m.Root+"/data")
+	if got := strings.TrimSpace(m.Read(stamp)); got != "one" || m.Exists(stampFile) {
+		t.Errorf("kept stamp is %q, file in the default directory exists: %t", got, m.Exists(stampFile))
+	}
+	want := []string{"daemon-reload", "enable k3s.service"}
+	if diff := cmp.Diff(want, m.MustRun("RESTART_STAMP=one", "K3S_DATA_DIR="+m.Root+"/data")); diff != "" {
+		t.Errorf("orders to systemctl (-want +got):\n%s", diff)
+	}
+}
+
 // TestVariables: the service runs with the variables that it was given last. What an earlier installation has not noted is no change.
 func TestVariables(t *testing.T) {
 	m := machine(t)

@@ -3,7 +3,8 @@
 #
 # From the plan: RESTART_STAMP, INSTALL_RKE2_TYPE or INSTALL_RKE2_EXEC (server or agent), INSTALL_RKE2_SKIP_START and
 # INSTALL_RKE2_SKIP_ENABLE (true: install only), RKE2_DATA_DIR. Every other INSTALL_RKE2_* reaches the release's install
-# script. RKE2_*, CONTAINERD_* and the proxy variables are kept for the unit in <prefix>/lib/systemd/system/<unit>.env.
+# script. RKE2_*, CONTAINERD_* and the proxy variables are kept for the unit in <prefix>/lib/systemd/system/<unit>.env, after those that
+# the release has there.
 # DRAIN_HASH is for the hub only.
 set -eu
 
@@ -24,11 +25,14 @@ find_prefix() {
     fi
 }
 
-# write_environment FILE keeps the variables that the unit needs; values may hold secrets, so only root reads it.
+# write_environment FILE keeps the variables that the unit needs; values may hold secrets, so only root reads it. The release has
+# unpacked a file of its own there, whose lines come first: systemd sets no HOME, without which RKE2 does not find credentials in the home
+# directory of root, for registries and for S3. Its lines have no quotes, those of an earlier run of this script have.
 write_environment() {
     mkdir -p "${1%/*}"
     rm -f "$1.new"
     (umask 077 && : >"$1.new") || die "cannot write $1"
+    [ ! -f "$1" ] || sed -n '/^[A-Za-z_][A-Za-z0-9_]*=[^"]*$/p' "$1" >>"$1.new" || die "cannot write $1"
     names=$(env | sed -n 's/^\(RKE2_[A-Za-z0-9_]*\)=.*/\1/p
 s/^\(CONTAINERD_[A-Za-z0-9_]*\)=.*/\1/p
 s/^\([Nn][Oo]_[Pp][Rr][Oo][Xx][Yy]\)=.*/\1/p

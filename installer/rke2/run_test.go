@@ -160,6 +160,59 @@ no_proxy="10.0.0.0/8, .local"
 	}
 }
 
+// TestEnvironmentOfTheRelease: HOME, which the release's own file has, stays.
+func TestEnvironmentOfTheRelease(t *testing.T) {
+	m := machine(t)
+	const file = "usr/local/lib/systemd/system/rke2-server.env"
+	m.Artifact("installer.sh", releaseScript+`
+mkdir -p "$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system"
+echo HOME=/root >"$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system/rke2-server.env"
+`)
+	for range 2 {
+		m.MustRun("HTTPS_PROXY=http://proxy:3128")
+		if diff := cmp.Diff("HOME=/root\nHTTPS_PROXY=\"http://proxy:3128\"\n", m.Read(file)); diff != "" {
+			t.Errorf("environment file (-want +got):\n%s", diff)
+		}
+	}
+	// A release without such a file: what stands there is that of the last run.
+	m.Artifact("installer.sh", releaseScript)
+	m.MustRun()
+	if diff := cmp.Diff("HOME=/root\n", m.Read(file)); diff != "" {
+		t.Errorf("environment file without variables (-want +got):\n%s", diff)
+	}
+	if mode := m.Mode(file); mode != 0o600 {
+		t.Errorf("mode of the environment file is %o", mode)
+	}
+}
+
+// TestStampInTheDataDirectory: that a machine with another data directory switches from the published images, or from earlier versions of
+// this one, is no reason to restart.
+func TestStampInTheDataDirectory(t *testing.T) {
+	const published = "system-agent-installer/rke2_restart_stamp"
+	installed := []string{"daemon-reload", "enable rke2-server.service"}
+	for name, earlier := range map[string]string{"published": "data/" + published, "earlier version": stampFile} {
+		t.Run(name, func(t *testing.T) {
+			m := machine(t)
+			m.SetState("rke2-server.service", "active")
+			path := filepath.Join(m.Root, earlier)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("one\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if diff := cmp.Diff(installed, m.MustRun("RESTART_STAMP=one", "RKE2_DATA_DIR="+m.Root+"/data")); diff != "" {
+					t.Errorf("orders to systemctl (-want +got):\n%s", diff)
+				}
+			}
+			if got := strings.TrimSpace(m.Read("data/" + published)); got != "one" || m.Exists(stampFile) {
+				t.Errorf("kept stamp is %q, earlier file exists: %t", got, m.Exists(stampFile))
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -149,19 +149,30 @@ apply_restart_stamp() {
     esac
     if [ -n "${RESTART_STAMP:-}" ]; then
         keep "$(cat "$stamp_file" 2>/dev/null || true)" "$RESTART_STAMP" "$stamp_file"
-        [ "$stamp_file" = "$earlier_file" ] || rm -f "$earlier_file"
+        for earlier in $earlier_files; do
+            [ "$earlier" = "$stamp_file" ] || rm -f "$earlier"
+        done
     fi
     keep "$old_sum" "$new_sum" "$sum_file"
     chmod 0600 "$sum_file" # a short password in a variable could be found by trying
 }
 
-# find_stamp sets stamp_file to the file in which the published images keep the stamp, too, and old_stamp to the stamp of the last
-# start. Earlier versions kept that of RKE2 in earlier_file.
+# find_stamp sets stamp_file to the file in which the published images keep the stamp, too, which is in the data directory, and old_stamp
+# to the stamp of the last start. Earlier versions kept it in earlier_files, wherever the data directory was.
 find_stamp() {
-    earlier_file=$ROOT/var/lib/rancher/$RUNTIME/restart_stamp
-    stamp_file=$earlier_file
-    [ "$RUNTIME" != rke2 ] || stamp_file=$ROOT/var/lib/rancher/rke2/system-agent-installer/rke2_restart_stamp
-    old_stamp=$(cat "$earlier_file" 2>/dev/null || cat "$stamp_file" 2>/dev/null || true)
+    default_dir=$ROOT/var/lib/rancher/$RUNTIME
+    earlier_files=$default_dir/restart_stamp
+    if [ "$RUNTIME" = rke2 ]; then
+        published=system-agent-installer/rke2_restart_stamp
+        stamp_file=${RKE2_DATA_DIR:-$default_dir}/$published
+        earlier_files="$earlier_files $default_dir/$published"
+    else
+        stamp_file=${K3S_DATA_DIR:-$default_dir}/restart_stamp
+    fi
+    old_stamp=
+    for kept in $earlier_files "$stamp_file"; do
+        [ -n "$old_stamp" ] || old_stamp=$(cat "$kept" 2>/dev/null || true)
+    done
 }
 
 # make_durable ENVIRONMENT writes what was installed to the disk: the agent does not run an instruction again that has succeeded,
