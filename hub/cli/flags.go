@@ -107,7 +107,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.hub.Settings.SystemDefaultRegistry, "system-default-registry", "", "registry that is prepended to all system images")
 	flags.StringSliceVar(&o.hub.Settings.PullSecrets, "system-default-registry-pull-secrets", nil,
 		"names of Secrets (kubernetes.io/dockerconfigjson) in --system-namespace with credentials for "+
-			"--system-default-registry; machines of every cluster that uses it receive them")
+			"--system-default-registry; machines of every cluster that uses it, and imported clusters, receive them")
 	flags.StringVar(&o.hub.Settings.InstallerImagePrefix, "installer-image", settings.DefaultInstallerImagePrefix,
 		"prefix of installer images; <runtime>:<version> is appended")
 	flags.StringVar(&o.hub.Settings.ClusterAgentImage, "cluster-agent-image", "",

@@ -58,6 +58,7 @@ func authEndpointPod(in Input) corev1.PodSpec {
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
 		HostNetwork:                  true,
+		ImagePullSecrets:             in.pullSecrets(),
 		PriorityClassName:            in.priorityClassName(),
 		NodeSelector:                 map[string]string{corev1.LabelOSStable: "linux"},
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{

@@ -42,6 +42,7 @@ func deployment(in Input) runtime.Object {
 func pod(in Input) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName: ServiceAccount,
+		ImagePullSecrets:   in.pullSecrets(),
 		PriorityClassName:  in.priorityClassName(),
 		NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
 		Affinity:           in.affinity(),

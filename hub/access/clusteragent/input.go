@@ -20,6 +20,8 @@ const (
 	Deployment     = "cattle-cluster-agent"
 	// IdentitySecret is where the agent keeps its own credential. The agent makes it.
 	IdentitySecret = "cattle-cluster-agent-identity"
+	// PullSecret has the credentials for the registry of the agent's image.
+	PullSecret = "cattle-cluster-agent-pull-secret"
 	// AuthEndpointName is the DaemonSet of the authorized cluster endpoint.
 	AuthEndpointName = "kube-api-auth"
 	// ControllersGroup is the group that the hub's controllers are in where the hub did not make the cluster's authority.
@@ -48,6 +50,8 @@ type Input struct {
 	Cluster, Token string
 	// Image of the agent, with its registry.
 	Image string
+	// PullConfig is a Docker configuration file with the credentials for that registry; empty for none.
+	PullConfig []byte
 	// Env are variables of the cluster's owner. Those that the agent finds the hub by are left out.
 	Env []rkev1.EnvVar
 	// Customization is the owner's; nil for none.

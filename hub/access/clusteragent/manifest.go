@@ -17,6 +17,7 @@ func Manifest(in Input) ([]byte, error) {
 	objects := []runtime.Object{namespace(in), serviceAccount()}
 	objects = append(objects, permissions(in)...)
 	objects = append(objects, credential(in))
+	objects = append(objects, pullSecret(in)...)
 	objects = append(objects, scheduling(in)...)
 	objects = append(objects, authEndpoint(in)...)
 	objects = append(objects, deployment(in))

@@ -40,6 +40,9 @@ func TestManifest(t *testing.T) {
 				{Key: "CriticalAddonsOnly", Value: "true", Effect: corev1.TaintEffectNoExecute},
 			}
 		},
+		"pull-secret": func(in *Input) {
+			in.Image, in.PullConfig = "registry.example/drover/cluster-agent:v1", []byte(`{"auths":{}}`)
+		},
 		"publicly-trusted-hub": func(in *Input) { in.CACerts = nil },
 		"environment": func(in *Input) {
 			in.Env = []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "CATTLE_SERVER", Value: "https://other"},

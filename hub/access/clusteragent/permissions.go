@@ -106,3 +106,24 @@ func credential(in Input) runtime.Object {
 		Data:       data,
 	}
 }
+
+// pullSecret is the Secret that pullSecrets names.
+func pullSecret(in Input) []runtime.Object {
+	if len(in.PullConfig) == 0 {
+		return nil
+	}
+	return []runtime.Object{&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: inNamespace(PullSecret),
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: in.PullConfig},
+	}}
+}
+
+// pullSecrets are those of all Pods.
+func (in Input) pullSecrets() []corev1.LocalObjectReference {
+	if len(in.PullConfig) == 0 {
+		return nil
+	}
+	return []corev1.LocalObjectReference{{Name: PullSecret}}
+}

@@ -2,14 +2,17 @@ package registration
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/clusteragent"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/dockerconfig"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -60,12 +63,40 @@ func (g *Registrar) ImportManifest(ctx context.Context, file, address string) ([
 		return nil, response.Errorf(http.StatusConflict,
 			"the cluster %s gets its cluster-agent with the plans of its machines; do not apply one by hand", key)
 	}
+	pullConfig, err := g.pullConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
 	manifest, err := clusteragent.Manifest(clusteragent.Input{
 		ServerURL: g.Settings.ServerURL, CACerts: g.Settings.CACerts, Cluster: name, Token: token, Image: g.Settings.AgentImage(),
-		Env: cluster.Spec.AgentEnvVars, Customization: cluster.Spec.ClusterAgentDeploymentCustomization, Replicas: importReplicas,
+		PullConfig: pullConfig, Env: cluster.Spec.AgentEnvVars, Customization: cluster.Spec.ClusterAgentDeploymentCustomization,
+		Replicas: importReplicas,
 	})
 	if err == nil {
 		g.Logger.Info("Import manifest of the cluster-agent served", "Cluster", key, "client", address)
 	}
 	return manifest, err
+}
+
+// pullConfig returns the hub's credentials for its system default registry, where the agent's image is: nobody has configured that registry
+// on the Nodes of an imported cluster. As for machines, those of the first pull Secret that has some count.
+func (g *Registrar) pullConfig(ctx context.Context) ([]byte, error) {
+	if g.Settings.SystemDefaultRegistry == "" {
+		return nil, nil
+	}
+	host := dockerconfig.Host(g.Settings.SystemDefaultRegistry)
+	for _, name := range g.Settings.PullSecrets {
+		key := client.ObjectKey{Namespace: g.Settings.SystemNamespace, Name: name}
+		secret := &corev1.Secret{}
+		if err := g.Live.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading pull Secret %s: %w", key, err)
+		}
+		if secret.Type != corev1.SecretTypeDockerConfigJson {
+			continue
+		}
+		if config, ok := dockerconfig.Only(secret.Data[corev1.DockerConfigJsonKey], host); ok {
+			return config, nil
+		}
+	}
+	return nil, nil
 }

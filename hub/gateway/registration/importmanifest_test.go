@@ -4,7 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 func TestParseImport(t *testing.T) {
@@ -22,6 +27,37 @@ func TestParseImport(t *testing.T) {
 		token, cluster := ParseImport(file)
 		if token != want[0] || cluster != want[1] || (CheckImport(file) == nil) != (want[0] != "") {
 			t.Errorf("%q is token %q of cluster %q", file, token, cluster)
+		}
+	}
+}
+
+// TestPullConfig: an imported cluster gets the credentials for the registry of the agent's image, and no others.
+func TestPullConfig(t *testing.T) {
+	secret := func(name string, kind corev1.SecretType, config string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-system", Name: name}, Type: kind,
+			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}}
+	}
+	const own = `{"auths":{"registry.example.com":{"username":"u","password":"p"}}}`
+	reader := fake.NewClientBuilder().WithObjects(
+		secret("opaque", corev1.SecretTypeOpaque, own),
+		secret("others", corev1.SecretTypeDockerConfigJson, `{"auths":{"other.example.com":{"username":"x","password":"y"}}}`),
+		secret("both", corev1.SecretTypeDockerConfigJson,
+			`{"auths":{"registry.example.com":{"username":"u","password":"p"},"other.example.com":{"username":"x","password":"y"}}}`),
+	).Build()
+	for _, tc := range []struct {
+		name, registry string
+		secrets        []string
+		want           string
+	}{
+		{name: "the first that has some", registry: "registry.example.com", secrets: []string{"missing", "opaque", "others", "both"}, want: own},
+		{name: "registry with a path", registry: "registry.example.com/mirror", secrets: []string{"both"}, want: own},
+		{name: "none has some", registry: "registry.example.com", secrets: []string{"others"}},
+		{name: "no registry", secrets: []string{"both"}},
+	} {
+		g := &Registrar{Options: Options{Live: reader, Settings: settings.Settings{
+			SystemDefaultRegistry: tc.registry, PullSecrets: tc.secrets, SystemNamespace: "cattle-system"}}}
+		if got, err := g.pullConfig(t.Context()); err != nil || string(got) != tc.want {
+			t.Errorf("%s: got %s, %v", tc.name, got, err)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package render
 
+import "github.com/drover-dev/drover/hub/util/dockerconfig"
+
 // addPullCredentials adds the hub's credentials for the system default registry to those of the cluster, where the cluster takes its
 // images from that registry and says nothing of it itself. The first pull Secret that has credentials for the registry counts.
 func (b *builder) addPullCredentials(configs map[string]registryConfig) {
@@ -7,7 +9,7 @@ func (b *builder) addPullCredentials(configs map[string]registryConfig) {
 	if registry == "" || b.systemRegistry() != registry {
 		return
 	}
-	host := registryHost(registry)
+	host := dockerconfig.Host(registry)
 	if _, own := configs[host]; own {
 		return
 	}

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"strings"
 
 	"github.com/drover-dev/drover/hub/api/references"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/dockerconfig"
 )
 
 // registryAuth reads the credentials for a registry from the Secret that a cluster names.
@@ -58,42 +58,8 @@ func encodedAuth(value string) (string, bool) {
 	return base64.StdEncoding.EncodeToString([]byte(value)), strings.Contains(value, ":")
 }
 
-// dockerAuth finds a host's credentials in Docker's configuration file, whose keys may be URLs.
+// dockerAuth finds a host's credentials in Docker's configuration file.
 func dockerAuth(raw []byte, host string) (registryAuth, bool) {
-	var config struct {
-		Auths map[string]struct {
-			Username      string `json:"username"`
-			Password      string `json:"password"`
-			Auth          string `json:"auth"`
-			IdentityToken string `json:"identitytoken"`
-		} `json:"auths"`
-	}
-	if err := json.Unmarshal(raw, &config); err != nil {
-		return registryAuth{}, false
-	}
-	for key, a := range config.Auths {
-		if key == host {
-			return registryAuth(a), true
-		}
-	}
-	// Keys that mean the same host may differ; the first in order wins, so that the result does not depend on a map's order.
-	var best string
-	for key := range config.Auths {
-		if registryHost(key) == registryHost(host) && (best == "" || key < best) {
-			best = key
-		}
-	}
-	a, ok := config.Auths[best]
-	return registryAuth(a), ok
-}
-
-// registryHost strips scheme and path, and maps the names of Docker Hub to one.
-func registryHost(key string) string {
-	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-	key, _, _ = strings.Cut(key, "/")
-	switch key {
-	case "index.docker.io", "registry-1.docker.io":
-		return "docker.io"
-	}
-	return key
+	auth, ok := dockerconfig.Find(raw, host)
+	return registryAuth(auth), ok
 }

@@ -27,7 +27,7 @@ type Settings struct {
 	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
 	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
 	// PullSecrets are the names of Secrets of type kubernetes.io/dockerconfigjson in SystemNamespace. The machines of every cluster that takes
-	// its images from SystemDefaultRegistry are given the first one's credentials for it.
+	// its images from SystemDefaultRegistry, and the cluster-agents of imported clusters, are given the first one's credentials for it.
 	PullSecrets []string `json:"pullSecrets,omitempty"`
 	// ClusterAgentImage is the image of the cluster-agent, with its tag.
 	ClusterAgentImage string `json:"clusterAgentImage,omitempty"`
