@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,11 @@ func (b *builder) addInstall() {
 				"spec.rkeConfig.dataDirectories.k8sDistro, which a new cluster may have; remove the variable", v.Name)
 			continue
 		}
+		if dir := programDir(v.Name, v.Value); dir != "" && strings.HasPrefix(v.Name, "INSTALL_"+names.EnvPrefix+"_") && !windows &&
+			!slices.Contains(programDirs, dir) {
+			b.problems.doubt(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "%s puts %s into %s, where snapshots, restores and rotations do not "+
+				"find it, unless that is in the PATH of the agents: remove the variable", v.Name, names.Runtime, dir)
+		}
 		if v.Value != "" {
 			env = append(env, v.Name+"="+v.Value)
 		}
@@ -75,6 +81,21 @@ func (b *builder) addInstall() {
 
 // execAgent is the variable by which the installer makes the machine a worker.
 func (b *builder) execAgent() string { return "INSTALL_" + b.Cluster.names().EnvPrefix + "_EXEC=agent" }
+
+// programDirs are where the scripts of operations find a distribution, beside the PATH of the agent.
+var programDirs = []string{"/usr/local/bin", "/opt/rke2/bin", "/opt/bin"}
+
+// programDir is where an installer puts the distribution because of a variable; empty for any other variable.
+func programDir(name, value string) string {
+	switch {
+	case value == "":
+	case name == "INSTALL_K3S_BIN_DIR":
+		return path.Clean(value)
+	case name == "INSTALL_RKE2_TAR_PREFIX":
+		return path.Join(value, "bin")
+	}
+	return ""
+}
 
 // stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
 // user or a restore asks for one outright. What counts of a file is what of returns, all of it where that is nil. Each part is preceded

@@ -42,7 +42,7 @@ func paramContent(key string, value any) any {
 func (b *builder) addParamFiles() {
 	for _, param := range paramFiles {
 		content := b.args.text(param)
-		if content == "" || strings.HasPrefix(content, "/") && !strings.Contains(content, "\n") {
+		if content == "" || isPath(content) {
 			continue
 		}
 		if strings.HasPrefix(content, secretScheme) {
@@ -55,6 +55,11 @@ func (b *builder) addParamFiles() {
 		b.add(plans.File{Path: path}, []byte(content))
 		b.args[param] = path
 	}
+}
+
+// isPath reports whether the value of such an argument is the path of a file, and not its content.
+func isPath(value string) bool {
+	return strings.HasPrefix(value, "/") && !strings.Contains(value, "\n")
 }
 
 // secretContent reads the content that an argument leaves to a Secret, which must say itself that the cluster may have it: else whoever

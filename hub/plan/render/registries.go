@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/drover-dev/drover/hub/api/references"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -85,15 +87,44 @@ func (b *builder) addRegistries() {
 		b.problems.fail("spec.rkeConfig.registries", "cannot be written as configuration: %s", err)
 		return
 	}
+	own := b.args.text("private-registry")
+	if own != "" && len(spec.Mirrors)+len(spec.Configs) == 0 {
+		// Credentials of the hub alone do not replace the cluster's own registries: the agent gets both.
+		b.add(plans.File{Path: agentRegistriesPath, Dynamic: true}, withCredentials(own, out.Configs, content))
+		return
+	}
 	b.add(plans.File{Path: agentRegistriesPath, Dynamic: true}, content)
-	if b.args.text("private-registry") != "" {
-		if len(spec.Mirrors)+len(spec.Configs) == 0 {
-			return // credentials of the hub alone do not replace the cluster's own registries
-		}
+	if own != "" {
 		b.problems.warn(b.fieldOf("private-registry"), "is replaced by spec.rkeConfig.registries and was left out")
 	}
 	// Written like any other file that an argument holds, so that the file has one owner.
 	b.args["private-registry"] = string(content)
+}
+
+// withCredentials is the content of registries.yaml that a cluster has as an argument, with credentials for registries that it has none
+// for. Where the argument is a path, or not such content, it returns other.
+func withCredentials(own string, configs map[string]registryConfig, other []byte) []byte {
+	content := map[string]any{}
+	if isPath(own) || yaml.Unmarshal([]byte(own), &content) != nil {
+		return other
+	}
+	merged, _ := content["configs"].(map[string]any)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	for host, config := range configs {
+		if entry, _ := merged[host].(map[string]any); entry == nil {
+			merged[host] = config
+		} else if entry["auth"] == nil {
+			entry["auth"] = config.Auth
+		}
+	}
+	content["configs"] = merged
+	encoded, err := encode(content)
+	if err != nil {
+		return other
+	}
+	return encoded
 }
 
 // checkPattern returns an error for what is no regular expression. It does not compile it: x{1000} takes a thousand times its length then,

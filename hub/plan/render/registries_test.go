@@ -2,9 +2,12 @@ package render
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -45,13 +48,51 @@ func TestOwnPrivateRegistry(t *testing.T) {
 		if got := fileOf(t, plan, "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"); !strings.Contains(got, `"`+tc.config+`"`) {
 			t.Errorf("%s: the configuration is %s", name, got)
 		}
-		if got := fileOf(t, plan, agentRegistriesPath); !strings.Contains(got, "hub.example.com") {
+		if got := fileOf(t, plan, agentRegistriesPath); !strings.Contains(got, "hub.example.com") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: the agent has the registries %q", name, got)
 		}
 		if warns := slices.ContainsFunc(problems, func(p Problem) bool {
 			return p.Field == "spec.rkeConfig.machineGlobalConfig.private-registry"
 		}); warns != tc.warns {
 			t.Errorf("%s: problems %+v", name, problems)
+		}
+	}
+}
+
+// TestAgentOfOwnPrivateRegistry: an agent pulls the installer with the registries that the cluster gives as an argument, and with the hub's
+// credentials for those that it has none for.
+func TestAgentOfOwnPrivateRegistry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		argument   any
+		registries *rkev1.Registry
+		pulls      bool
+		want       string
+	}{
+		"no credentials": {argument: "mirrors: {a: {endpoint: [b]}}", registries: &rkev1.Registry{},
+			want: `{"configs":{},"mirrors":{"a":{"endpoint":["b"]}}}`},
+		"a certificate": {argument: "configs: {hub.example.com: {tls: {ca_file: /ca}}}", pulls: true,
+			want: `{"configs":{"hub.example.com":{"auth":{"password":"p","username":"u"},"tls":{"ca_file":"/ca"}}}}`},
+		"credentials of its own": {argument: map[string]any{"configs": map[string]any{"hub.example.com": map[string]any{
+			"auth": map[string]any{"username": "own"}}}}, pulls: true, want: `{"configs":{"hub.example.com":{"auth":{"username":"own"}}}}`},
+		"no such content": {argument: "[a]", pulls: true,
+			want: `{"configs":{"hub.example.com":{"auth":{"password":"p","username":"u"}}}}`},
+		"path": {argument: "/etc/own.yaml", pulls: true, want: `{"configs":{"hub.example.com":{"auth":{"password":"p","username":"u"}}}}`},
+	} {
+		in := machineOf(t, k3s, "a", "w")
+		in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
+		if tc.pulls {
+			in.Cluster.PullSecrets = []Object{{Data: map[string][]byte{
+				".dockerconfigjson": []byte(`{"auths":{"hub.example.com":{"username":"u","password":"p"}}}`)}}}
+		}
+		in.Cluster.Spec.MachineGlobalConfig.Data = map[string]any{"private-registry": tc.argument}
+		in.Cluster.Spec.Registries = tc.registries
+		plan, _ := Plan(in)
+		var got any
+		if err := yaml.Unmarshal([]byte(fileOf(t, plan, agentRegistriesPath)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if sorted, err := json.Marshal(got); err != nil || string(sorted) != tc.want {
+			t.Errorf("%s: the agent has the registries %s, %v", name, sorted, err)
 		}
 	}
 }

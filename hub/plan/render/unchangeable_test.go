@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,27 @@ func TestDataDirectoryOfEnvironment(t *testing.T) {
 		in.Cluster.Spec.AgentEnvVars = []rkev1.EnvVar{tc.variable}
 		if plan, _ := Plan(in); strings.Contains(plan.Error, "spec.agentEnvVars[0].name: K3S_DATA_DIR cannot be set here") != tc.want {
 			t.Errorf("%s: got %q", name, plan.Error)
+		}
+	}
+}
+
+// TestProgramDirectory: the scripts of snapshots, restores and rotations look for the programs in a few directories.
+func TestProgramDirectory(t *testing.T) {
+	for _, tc := range []struct {
+		version, name, value string
+		want                 bool
+	}{
+		{k3s, "INSTALL_K3S_BIN_DIR", "/data/bin", true}, {k3s, "INSTALL_K3S_BIN_DIR", "/opt/bin/", false},
+		{k3s, "INSTALL_K3S_BIN_DIR", "", false}, {k3s, "INSTALL_RKE2_TAR_PREFIX", "/data", false},
+		{rke2, "INSTALL_RKE2_TAR_PREFIX", "/data", true}, {rke2, "INSTALL_RKE2_TAR_PREFIX", "/opt/rke2", false},
+	} {
+		in := machineOf(t, tc.version, "a", "ecwi")
+		in.Cluster.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: tc.name, Value: tc.value}}
+		plan, problems := Plan(in)
+		if got := slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.Field == "spec.agentEnvVars[0].name" && strings.HasPrefix(p.Message, tc.name+" puts ") && p.Kept
+		}); got != tc.want || plan.Error != "" {
+			t.Errorf("%s=%s: %+v, %s", tc.name, tc.value, problems, plan.Error)
 		}
 	}
 }
