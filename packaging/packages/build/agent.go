@@ -63,6 +63,7 @@ func agentPackage(s *stage) (*nfpm.Info, error) {
 	info.Conflicts = []string{"rancher-system-agent"}
 	info.Replaces = []string{"rancher-system-agent"}
 	info.Depends = []string{"systemd"}
-	info.Recommends = []string{"ca-certificates"}
+	// The install script, which "system-agent join" runs, needs curl.
+	info.Recommends = []string{"ca-certificates", "curl"}
 	return info, s.addScripts(info)
 }

@@ -99,6 +99,21 @@ func TestContents(t *testing.T) {
 	}
 }
 
+// TestRecommends: a machine that gets the agent from a package can register.
+func TestRecommends(t *testing.T) {
+	o := options(t)
+	o.Names, o.Arches = []string{agentName}, []string{"amd64"}
+	for _, path := range packages(t, o) {
+		query := []string{"rpm", "-qp", "--recommends", path}
+		if strings.HasSuffix(path, ".deb") {
+			query = []string{"dpkg-deb", "-f", path, "Recommends"}
+		}
+		if got := output(t, query[0], query[1:]...); !strings.Contains(got, "curl") {
+			t.Errorf("%s recommends %q", filepath.Base(path), got)
+		}
+	}
+}
+
 // TestDebFiles unpacks the deb packages and compares what has its source elsewhere.
 func TestDebFiles(t *testing.T) {
 	o := options(t)
