@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent/host"
@@ -50,7 +51,12 @@ func (m *Manager) stage(ctx context.Context, sum string) (string, error) {
 			return "", err
 		}
 		defer body.Close()
-		if err := m.files.writeVerified(path, body, sum); err != nil {
+		err = m.files.writeVerified(path, body, sum)
+		if errors.Is(err, syscall.EROFS) {
+			// It stays so until somebody does something about it, and must not keep other agents waiting.
+			return "", refusedf("%s is on a read-only file system: run the install script in a transactional-update", m.Program)
+		}
+		if err != nil {
 			return "", fmt.Errorf("downloading the agent: %w", err)
 		}
 	}

@@ -1,7 +1,9 @@
 package upgrade
 
 import (
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,14 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "belongs to a package"},
+		"read-only": {func(_ *testing.T, w *world) {
+			w.host.FailWith(func(_, path string) error {
+				if strings.HasPrefix(path, "/usr/local/bin/") {
+					return &os.PathError{Op: "open", Path: path, Err: syscall.EROFS}
+				}
+				return nil
+			})
+		}, "read-only file system"},
 		"no unit":         {func(_ *testing.T, w *world) { w.unit = "" }, "not run by a systemd unit"},
 		"no key":          {func(_ *testing.T, w *world) { w.key = nil }, "no planSigningKey"},
 		"another machine": {func(_ *testing.T, w *world) { w.raw = resign(w, wanted, "fleet/m2") }, "invalid signature"},

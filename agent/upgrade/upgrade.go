@@ -149,6 +149,9 @@ func (m *Manager) step(ctx context.Context) error {
 	}
 	m.show(next, plans.UpgradeDownloading, "")
 	if err := m.upgrade(ctx, u, next, raw); err != nil {
+		if errors.As(err, &refused) {
+			return m.refuse(ctx, u, err)
+		}
 		if ctx.Err() == nil {
 			m.show(next, plans.UpgradeDownloading, err.Error())
 			m.warn(m.Source.ReportAgent(ctx, m.report(u, plans.UpgradeDownloading, err.Error())))

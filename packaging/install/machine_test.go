@@ -139,6 +139,8 @@ type testHub struct {
 	connect http.HandlerFunc
 	// files are served under /assets.
 	files map[string]string
+	// asset answers a download, unless it returns false; nil never does.
+	asset func(w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex
 	requests []*http.Request
@@ -155,6 +157,9 @@ func newTestHub(t *testing.T) *testHub {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/cacerts", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(h.ca()) })
 	mux.HandleFunc("/assets/", func(w http.ResponseWriter, r *http.Request) {
+		if h.asset != nil && h.asset(w, r) {
+			return
+		}
 		content, ok := h.files[strings.TrimPrefix(r.URL.Path, "/assets/")]
 		if !ok {
 			http.Error(w, "no such file", http.StatusNotFound)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -126,4 +127,76 @@ func TestDownloadAgent(t *testing.T) {
 	if _, err := s.DownloadAgent(t.Context(), "arm64"); err == nil || !strings.Contains(err.Error(), "HTTP 302") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestDownloadIsResumed has connections that are cut off, and a hub that hands out another agent meanwhile.
+func TestDownloadIsResumed(t *testing.T) {
+	binary := strings.Repeat("the agent", 10_000)
+	for name, test := range map[string]struct {
+		tag    string // of the answers after the first one
+		cut    bool   // no answer after the first one is complete
+		ranges []string
+		fails  string
+	}{
+		"resumed":       {tag: `"one"`, ranges: []string{"", "bytes=1000-"}},
+		"another agent": {tag: `"two"`, ranges: []string{"", "bytes=1000-"}, fails: "another file than before"},
+		"twice":         {tag: `"one"`, cut: true, ranges: []string{"", "bytes=1000-", "bytes=46000-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := testhub.New(t)
+			s := newSource(t, h)
+			var ranges []string
+			h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasPrefix(r.URL.Path, "/assets/") {
+					return false
+				}
+				ranges = append(ranges, r.Header.Get("Range"))
+				length := 1000
+				switch {
+				case len(ranges) == 1:
+					w.Header().Set("ETag", `"one"`)
+				case test.cut && len(ranges) == 2:
+					length = 45_000
+					w.Header().Set("ETag", test.tag)
+				default:
+					w.Header().Set("ETag", test.tag)
+					http.ServeContent(w, r, "", time.Time{}, strings.NewReader(binary))
+					return true
+				}
+				http.ServeContent(&cutWriter{ResponseWriter: w, left: length}, r, "", time.Time{}, strings.NewReader(binary))
+				return true
+			})
+			body, err := s.DownloadAgent(t.Context(), "arm64")
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := io.ReadAll(body)
+			if failed := err != nil && test.fails != "" && strings.Contains(err.Error(), test.fails); !failed &&
+				(err != nil || test.fails != "" || string(raw) != binary) {
+				t.Errorf("got %d bytes, %v", len(raw), err)
+			}
+			if err := body.Close(); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(test.ranges, ranges); diff != "" {
+				t.Errorf("ranges (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// cutWriter writes the beginning of a body, and fails then.
+type cutWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *cutWriter) Write(p []byte) (int, error) {
+	if len(p) <= w.left {
+		w.left -= len(p)
+		return w.ResponseWriter.Write(p)
+	}
+	n, err := w.ResponseWriter.Write(p[:w.left])
+	w.left = 0
+	return n, errors.Join(io.ErrShortWrite, err)
 }

@@ -76,8 +76,8 @@ func (f *Files) ServeInstallScript(w http.ResponseWriter, _ *http.Request) error
 }
 
 // ServeAsset serves GET /assets/{name} to anybody: system-agent-<arch>, also as rancher-system-agent-<arch>, and
-// system-agent-uninstall.sh; with the suffix .sha256 the line "<sha256>  <name>". Ranges and conditional requests are supported. Other
-// names are 404; 429 with Retry-After if there are too many downloads.
+// system-agent-uninstall.sh; with the suffix .sha256 the line "<sha256>  <name>". Ranges and conditional requests are supported; the ETag
+// is the checksum. Other names are 404; 429 with Retry-After if there are too many downloads.
 func (f *Files) ServeAsset(w http.ResponseWriter, r *http.Request) error {
 	return f.limit.serve(w, r, f.serveAsset)
 }
@@ -97,7 +97,7 @@ func (f *Files) serveAsset(w http.ResponseWriter, r *http.Request) error {
 		}
 		defer file.Close()
 		info, err := file.Stat()
-		if err == nil && wantChecksum {
+		if err == nil {
 			sum, err = f.checksum(file, info)
 		}
 		if err != nil {
@@ -111,6 +111,8 @@ func (f *Files) serveAsset(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
+	// By it a client that resumes a download gets nothing of another file. It is the same on all replicas.
+	w.Header().Set("ETag", `"`+sum+`"`)
 	http.ServeContent(w, r, "", modified, content)
 	return nil
 }

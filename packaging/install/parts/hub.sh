@@ -1,23 +1,30 @@
 # Requests to the hub: its CA, its health, and downloads.
 
 # get URL FILE [curl options] returns 0 if the hub gave a final answer (its code in $status), and 1 if a retry may help
-# ($reason, $retry_after).
+# ($reason, $retry_after). With $resume, what FILE has is the beginning of the answer, and the rest is requested.
 get() {
 	url=$1 file=$2 rc=0 reason='' retry_after='' status=''
 	shift 2
-	: >"$file"
+	[ -n "${resume:-}" ] || : >"$file"
 	host=$(host_of "$url") direct=''
 	if excepted "$host"; then direct=$host; fi
 	# A server that is not verified yet must not fill the disk. The unit is 512 bytes.
 	answer=$(ulimit -f "${answer_blocks:-2048}" 2>/dev/null || :
 		curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
-		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} ${direct:+--noproxy "$direct"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
+		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} ${direct:+--noproxy "$direct"} ${resume:+-C -} \
+		"$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
 	status=${answer%% *} local_ip=${answer#* }
 	debug "GET $url: curl $rc, HTTP $status"
 	case $rc in
 	0) ;;
 	3) fail "$url is not a valid URL" ;;
 	23 | 153) fail "Cannot write the answer of $url to $work; is the disk full, or the answer too large?" ;;
+	33)
+		# The answer is not the rest of the file.
+		case $status in 429 | 5??) ;; *) : >"$file" ;; esac
+		reason="HTTP $status"
+		return 1
+		;;
 	60 | 77)
 		reason=$(one_line <"$work/curl.err")
 		case $reason in
@@ -40,6 +47,7 @@ get() {
 	429 | 5??)
 		[ "$status" = 429 ] || uncertain=true
 		reason="HTTP $status: $(one_line <"$file")"
+		: >"$file"
 		retry_after=$(sed -n 's/^[Rr][Ee][Tt][Rr][Yy]-[Aa][Ff][Tt][Ee][Rr]: *\([0-9]\{1,3\}\).*/\1/p' "$work/headers" | tail -n 1)
 		return 1
 		;;
@@ -82,8 +90,11 @@ check_hub() {
 	case $detected_address in 127.* | ::1) detected_address= ;; esac
 }
 
-# download URL FILE downloads a file. The CA of the hub is for the hub only, other servers need one that the machine trusts.
+# download URL FILE downloads a file. The CA of the hub is for the hub only, other servers need one that the machine trusts. An attempt
+# continues where the one before was cut off: a hub ends an answer after half an hour. 416 is the answer if nothing was missing any more.
 download() {
+	: >"$2"
+	resume=true
 	case $1 in
 	"${server:-none}"/*) retry "Downloading $1" get "$1" "$2" ;;
 	https://* | http://*)
@@ -93,7 +104,8 @@ download() {
 		;;
 	*) fail "$1 is not a URL to download from" ;;
 	esac
-	[ "$status" = 200 ] || fail "$1 answers HTTP $status: $(one_line <"$2"); nothing was installed"
+	resume=
+	case $status in 200 | 206 | 416) ;; *) fail "$1 answers HTTP $status: $(one_line <"$2"); nothing was installed" ;; esac
 }
 
 # fetch_verified FILE URL CHECKSUM INSTALLED downloads URL to FILE and verifies its checksum. If CHECKSUM is empty, it uses the one that is
