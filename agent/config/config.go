@@ -58,13 +58,16 @@ type Config struct {
 	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig"`
 	// ImageCredentialProviderBinDirectory is a path as in the kubelet's flag --image-credential-provider-bin-dir.
 	ImageCredentialProviderBinDirectory string `json:"imageCredentialProviderBinDirectory"`
+	// ImageCacheDirectory contains the cache of image layers, in "layers", of which the agent removes every file that it does not know.
+	// Default: StateDirectory.
+	ImageCacheDirectory string `json:"imageCacheDirectory"`
 	// ImageCacheBytes bounds the cache of image layers; 0 is 8 GiB.
 	ImageCacheBytes int64 `json:"imageCacheBytes"`
 	// InterlockDirectory contains the files with which install script and agent wait for each other; empty disables that.
 	InterlockDirectory string `json:"interlockDirectory"`
 	// MetricsAddress is the listen address of metrics and health, see ParseMetricsAddress; empty disables them.
 	MetricsAddress string `json:"metricsAddress"`
-	// StateDirectory contains the journal and the image cache. Default: "state" beside WorkDirectory.
+	// StateDirectory contains the journal. Default: "state" beside WorkDirectory.
 	StateDirectory string `json:"stateDirectory"`
 	// Socket is the path of the unix socket on which the agent serves the commands; socketOff disables it.
 	Socket string `json:"socket"`
@@ -151,6 +154,9 @@ func (c *Config) setDefaults() {
 	if c.StateDirectory == "" {
 		c.StateDirectory = filepath.Join(filepath.Dir(filepath.Clean(c.WorkDirectory)), defaultStateName)
 	}
+	if c.ImageCacheDirectory == "" {
+		c.ImageCacheDirectory = c.StateDirectory
+	}
 	if c.InstructionTimeout == 0 {
 		c.InstructionTimeout = Duration(defaultInstructionTimeout)
 	}
@@ -162,9 +168,11 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// RegistriesFiles are the paths of registries.yaml: that of the agent, then those of the distributions. The first that exists counts.
+// RegistriesFiles are the paths of registries.yaml: that of the agent, the one that hubs write for agents wherever those have their
+// configuration, then those of the distributions. The first that exists counts.
 func (c Config) RegistriesFiles() []string {
-	return []string{c.AgentRegistriesFile, "/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yaml"}
+	return slices.Compact([]string{c.AgentRegistriesFile, defaultRegistriesFile,
+		"/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yaml"})
 }
 
 // Validate returns an error that lists every invalid key.
@@ -192,6 +200,7 @@ func (c Config) Validate() error {
 		{"workDirectory", c.WorkDirectory}, {"stateDirectory", c.StateDirectory},
 		{"localPlanDirectory", c.LocalPlanDirectory}, {"connectionInfoFile", c.ConnectionInfoFile},
 		{"appliedPlanDirectory", c.AppliedPlanDirectory}, {"interlockDirectory", c.InterlockDirectory},
+		{"imageCacheDirectory", c.ImageCacheDirectory},
 	} {
 		switch {
 		case dir.value == "":

@@ -67,6 +67,7 @@ func TestLoad(t *testing.T) {
 				return
 			}
 			test.want.ImagesDirectory, test.want.AgentRegistriesFile = defaultImagesDirectory, defaultRegistriesFile
+			test.want.ImageCacheDirectory = test.want.StateDirectory
 			test.want.ImageCredentialProviderConfig = defaultProviderConfig
 			test.want.ImageCredentialProviderBinDirectory = defaultProviderBinaries
 			if test.want.InstructionTimeout == 0 {

@@ -23,7 +23,8 @@ const (
 
 // checkDisk checks every file system on which the agent or the distribution stores data, each once.
 func checkDisk(_ context.Context, m Machine) []Result {
-	paths := []string{m.Config.WorkDirectory, m.Config.StateDirectory, m.Config.ImagesDirectory, "/var/lib/rancher", "/etc/rancher", "/"}
+	paths := []string{m.Config.WorkDirectory, m.Config.StateDirectory, m.Config.ImageCacheDirectory, m.Config.ImagesDirectory,
+		"/var/lib/rancher", "/etc/rancher", "/"}
 	var results []Result
 	checked := map[uint64]bool{}
 	for _, path := range paths {

@@ -145,6 +145,8 @@ main() {
 	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
 	# Those with .new are of runs of the install script that were killed.
 	remove_own "$var_dir" applied interlock state work rancher2_connection_info.json rancher2_connection_info.json.new
+	# Inside of a transaction, the install script leaves to the agent to create this one.
+	[ "$var_dir" != /etc/rancher/agent/var ] || remove_dir /var/lib/rancher/agent
 	remove_own "$config_dir" config.yaml config.yaml.before config.yaml.new cattle-id cattle-id.new machine-secret machine-secret.new \
 		install-pending
 	if [ "$prefix/bin" != "${packaged%/*}" ]; then

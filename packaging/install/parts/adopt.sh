@@ -41,12 +41,16 @@ find_installation() {
 
 # usual_folders sets the defaults of directories that neither the caller nor an installation sets.
 usual_folders() {
+	bulk_dir=$var_dir
 	if have transactional-update && [ -w /usr ]; then
-		# Inside of a transaction: only what is in /usr and /etc becomes part of the next system.
+		# Inside of a transaction: only what is in /usr and /etc becomes part of the next system. What the agent writes when it runs may be in
+		# /var: images in /etc would be in every snapshot of the system.
 		transaction=true
+		bulk_dir=${bulk_dir:-/var/lib/rancher/agent}
 		var_dir=${var_dir:-/etc/rancher/agent/var} prefix=${prefix:-/usr}
 	fi
 	var_dir=${var_dir:-/var/lib/rancher/agent}
+	bulk_dir=${bulk_dir:-$var_dir}
 	[ -z "$prefix" ] || return 0
 	prefix=/usr/local
 	# A /usr/local that is a mount point may not be mounted when the agent starts, or differ between system snapshots.
@@ -55,11 +59,12 @@ usual_folders() {
 	fi
 }
 
-# path_setting KEY NAME prints a path of the configuration: <var dir>/NAME, or the configured one if the caller sets no directory.
+# path_setting KEY NAME [DIR] prints a path of the configuration: NAME in DIR, by default <var dir>, or the configured one if the caller
+# sets no directory.
 path_setting() {
 	found=
 	[ -n "${CATTLE_AGENT_VAR_DIR:-}" ] || found=$(config_value "$1")
-	printf '%s' "${found:-$var_dir/$2}"
+	printf '%s' "${found:-${3:-$var_dir}/$2}"
 }
 
 # switch KEY VALUE DEFAULT prints true or false: VALUE, the configured value, or DEFAULT.
@@ -91,7 +96,7 @@ OWN_KEYS='workDirectory|appliedPlanDirectory|imagesDirectory|interlockDirectory|
 
 write_config() {
 	cat <<CONFIG
-workDirectory: $(path_setting workDirectory work)
+workDirectory: $(path_setting workDirectory work "$bulk_dir")
 appliedPlanDirectory: $(path_setting appliedPlanDirectory applied)
 interlockDirectory: $interlock_dir
 preserveWorkDirectory: $(switch preserveWorkDirectory "${CATTLE_PRESERVE_WORKDIR:-}" false)
@@ -102,7 +107,8 @@ connectionInfoFile: $connection_file
 CONFIG
 	# An existing configuration without these two keys uses the agent's defaults, which are not below another var dir.
 	if [ -z "$old_config" ]; then
-		printf 'imagesDirectory: "%s"\nagentRegistriesFile: "%s"\n' "$var_dir/images" "$config_dir/registries.yaml"
+		printf 'imagesDirectory: "%s"\nagentRegistriesFile: "%s"\n' "$bulk_dir/images" "$config_dir/registries.yaml"
+		[ "$bulk_dir" = "$var_dir" ] || printf 'stateDirectory: "%s"\nimageCacheDirectory: "%s"\n' "$var_dir/state" "$bulk_dir"
 	else
 		optional imagesDirectory '' ''
 		optional agentRegistriesFile '' ''
