@@ -54,7 +54,7 @@ func writeReleaseData(serverArgs string) error {
 
 // installKinds installs kinds of infrastructure without a provider: the tests write their status.
 func installKinds(ctx context.Context) error {
-	for _, kind := range []string{"BootMachine", "PlaneCluster", "PlaneMachine"} {
+	for _, kind := range []string{"BootMachine", "PlaneCluster", "PlaneMachine", "PlaneMachineTemplate"} {
 		if err := define(ctx, kind); err != nil {
 			return err
 		}
