@@ -25,8 +25,8 @@ func ofRancher(cluster *provisioningv1.Cluster) map[string]string {
 		prefix + "name": cluster.Name}
 }
 
-// TestTakeOverPool: a pool gets the MachineDeployment that Rancher has made for it, with its templates and replicas. No machine is replaced,
-// and the condition that Rancher has left in the status stays.
+// TestTakeOverPool: a pool gets the MachineDeployment that Rancher has made for it, with its templates and replicas. No machine is
+// replaced, and the condition that Rancher has left in the status stays.
 func TestTakeOverPool(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -86,7 +86,8 @@ func TestTakeOverPool(t *testing.T) {
 		}
 	}
 	var sets clusterv1.MachineSetList
-	err := env.Client.List(t.Context(), &sets, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name})
+	err := env.Client.List(t.Context(), &sets, client.InNamespace(namespace),
+		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name})
 	if err != nil || len(sets.Items) != 1 {
 		t.Errorf("%d MachineSets (%v)", len(sets.Items), err)
 	}
