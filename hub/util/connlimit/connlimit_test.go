@@ -104,10 +104,12 @@ func TestWaitedForGoFirst(t *testing.T) {
 		answered <- err
 	}()
 	<-begun
+	last := dial("127.0.0.1")
+	wait.Until(t, time.Minute, "two untrusted connections", func() bool { return listener.untrusted() == 2 })
 	for range 10 {
-		last := dial("127.0.0.1")
-		defer func() { _ = last.Close() }()
-		wait.Until(t, time.Minute, "two untrusted connections", func() bool { return listener.untrusted() == 2 })
+		next := dial("127.0.0.1")
+		closed(t, last) // when the next one is accepted
+		last = next
 	}
 	close(end)
 	if err := <-answered; err != nil {
