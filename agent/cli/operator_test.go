@@ -30,6 +30,7 @@ func (m *machine) answers() bool {
 
 // An operator handles a failed plan: status, logs, a fix, retry.
 func TestFailedPlanIsFixed(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	checksum := m.deliver(plans.Plan{
 		Files: []plans.File{{Path: m.path("etc/config"), Content: base64.StdEncoding.EncodeToString([]byte("a: b\n"))}},
@@ -101,6 +102,7 @@ func TestFailedPlanIsFixed(t *testing.T) {
 
 // An operator follows a long instruction while the agent is killed.
 func TestFollowAndKill(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.deliver(plans.Plan{Instructions: []plans.Instruction{
 		shell("long", "echo begun; while [ ! -e "+m.path("go")+" ]; do sleep 0.05; done; echo ended"), shell("last", "echo last"),

@@ -62,6 +62,7 @@ func (m *machine) position(name string) map[string]any {
 // TestLocalPlansWithoutAHub runs an agent without a hub. Plans are applied in order, an interrupted plan continues, a changed plan is
 // applied again, and a removed plan ends with its instructions (B22: the output of validate-config is true).
 func TestLocalPlansWithoutAHub(t *testing.T) {
+	t.Parallel()
 	m := newLocalMachine(t, false)
 	first := m.writePlan("10-first", plans.Plan{Instructions: []plans.Instruction{shell("one", "echo first >>"+m.path("ran"))}})
 	second := m.writePlan("sub/20-second", plans.Plan{Instructions: []plans.Instruction{
@@ -104,6 +105,7 @@ func TestLocalPlansWithoutAHub(t *testing.T) {
 // TestFailedLocalPlanIsSeenAndTriedAgain shows that B16 cannot happen: a failure is not recorded as a success, and plans that fail in
 // turns do not fill the history.
 func TestFailedLocalPlanIsSeenAndTriedAgain(t *testing.T) {
+	t.Parallel()
 	m := newLocalMachine(t, false)
 	sums := map[string]string{}
 	for _, name := range []string{"a", "b"} {
@@ -138,6 +140,7 @@ func TestFailedLocalPlanIsSeenAndTriedAgain(t *testing.T) {
 
 // TestLocalAndRemoteTogether shows that both sources work together, one plan at a time.
 func TestLocalAndRemoteTogether(t *testing.T) {
+	t.Parallel()
 	m := newLocalMachine(t, true)
 	exclusive := "mkdir " + m.path("busy") + " && sleep 0.3 && echo $0 >>" + m.path("ran") + " && rmdir " + m.path("busy")
 	one := shell("one", exclusive)
@@ -174,7 +177,7 @@ func TestReadyWithoutAnyPlan(t *testing.T) {
 	}
 	defer conn.Close()
 	m.start()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 256)

@@ -40,12 +40,12 @@ func TestNodeTunnel(t *testing.T) {
 		serveTunnel(ctx, config.Config{ConnectionInfoFile: file, Tunnel: config.Tunnel{Enabled: true, Allow: []string{allowed}}},
 			slog.New(slog.DiscardHandler))
 	}()
-	for deadline := time.Now().Add(10 * time.Second); !library.HasSession("c-m-test:machine"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !library.HasSession("c-m-test:machine"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no session")
 		}
 	}
-	through := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: library.Dialer("c-m-test:machine"),
+	through := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: library.Dialer("c-m-test:machine"),
 		DisableKeepAlives: true}}
 	response, err := through.Get(kubelet.URL)
 	if err != nil {

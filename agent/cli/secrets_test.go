@@ -8,10 +8,8 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -108,7 +106,8 @@ func listenToNotify(t *testing.T, m *machine) func() string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
+	t.Cleanup(func() { _ = conn.Close() })
+	const end = "all has been sent"
 	var heard strings.Builder
 	done := make(chan struct{})
 	go func() {
@@ -116,18 +115,22 @@ func listenToNotify(t *testing.T, m *machine) func() string {
 		buf := make([]byte, 4096)
 		for {
 			n, err := conn.Read(buf)
-			if err != nil {
+			if err != nil || string(buf[:n]) == end {
 				return
 			}
-			mu.Lock()
 			heard.Write(append(buf[:n:n], '\n'))
-			mu.Unlock()
 		}
 	}()
 	return func() string {
-		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		last, err := net.Dial("unixgram", m.path("notify"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer last.Close()
+		if _, err := last.Write([]byte(end)); err != nil {
+			t.Fatal(err)
+		}
 		<-done
-		_ = conn.Close()
 		return heard.String()
 	}
 }

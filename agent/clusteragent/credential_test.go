@@ -261,7 +261,7 @@ func TestRenewsByItself(t *testing.T) {
 		defer close(done)
 		k.run(ctx)
 	}()
-	for deadline := time.Now().Add(10 * time.Second); k.valid(time.Now()) != "credential-1"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); k.valid(time.Now()) != "credential-1"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is not renewed")
 		}

@@ -104,6 +104,7 @@ func offline(t *testing.T) *Store {
 }
 
 func TestStageFromArchives(t *testing.T) {
+	t.Parallel()
 	image := twoLayers(t)
 	digest, err := image.Digest()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 // TestDamagedArchive finds the damage when something has been unpacked already, and takes the image from the registry.
 func TestDamagedArchive(t *testing.T) {
+	t.Parallel()
 	h := newRegistry(t, false)
 	image := imageOf(t, map[string]string{"run.sh": "#!/bin/sh\n"}, map[string]string{"k3s": "v2"})
 	push(t, h, "rancher/installer:v1", image)

@@ -257,6 +257,7 @@ END
 // TestPasswordIsReplaced: the password that a provider has given is refused while it may still be cached. The next try
 // runs the provider again.
 func TestPasswordIsReplaced(t *testing.T) {
+	t.Parallel()
 	h := newRegistry(t, false)
 	push(t, h, "team/image:v1", twoLayers(t))
 	var accepted atomic.Value

@@ -119,6 +119,7 @@ func TestPullGoesOnWhereRangesAreNotKnown(t *testing.T) {
 
 // TestPullGoesOnAfterARestart shows that B14 cannot happen when the agent is restarted in the middle of a pull either.
 func TestPullGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	h, files := newRegistry(t, false), big(t)
 	push(t, h, "a/b:v1", imageOf(t, files))
 	half := blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {

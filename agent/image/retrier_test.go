@@ -19,6 +19,7 @@ import (
 
 // TestStall shows that B14 cannot happen: a transfer that stands still is retried, and in the end fails with the reason.
 func TestStall(t *testing.T) {
+	t.Parallel()
 	h, files := newRegistry(t, false), big(t)
 	push(t, h, "a/b:v1", imageOf(t, files))
 	var stalls atomic.Int32
@@ -49,10 +50,10 @@ func TestStall(t *testing.T) {
 	t.Run("for ever", func(t *testing.T) {
 		h.set(stall(1 << 30))
 		s := newStore(t, "")
-		s.stallTimeout, s.patience = 100*time.Millisecond, time.Second
+		s.stallTimeout, s.patience = 300*time.Millisecond, 2*time.Second
 		_, err := stage(t, s, h.host()+"/a/b:v1")
 		if err == nil || stalls.Load() < 2 || !strings.Contains(err.Error(), "s without progress; from ") ||
-			!strings.Contains(err.Error(), "timeout awaiting response headers") && !strings.Contains(err.Error(), "no data received for 100ms") {
+			!strings.Contains(err.Error(), "timeout awaiting response headers") && !strings.Contains(err.Error(), "no data received for 300ms") {
 			t.Errorf("after %d requests: %v", stalls.Load(), err)
 		}
 	})
@@ -85,6 +86,7 @@ func TestStall(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
+	t.Parallel()
 	image := twoLayers(t)
 	tests := map[string]struct {
 		answer func(w http.ResponseWriter, n int32) bool

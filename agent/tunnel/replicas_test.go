@@ -113,6 +113,7 @@ func (h *replicas) options(sessions int) Options {
 }
 
 func TestTwoSessionsToTwoReplicas(t *testing.T) {
+	t.Parallel()
 	for name, refuseSecond := range map[string]bool{"hub that refuses doubles": true, "hub that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,6 +135,7 @@ func TestTwoSessionsToTwoReplicas(t *testing.T) {
 }
 
 func TestSingleReplicaIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
 	hub := newReplicas(t, true, "a")
 	client := start(t, hub.options(2))
 	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
@@ -144,6 +146,7 @@ func TestSingleReplicaIsNotAskedAgain(t *testing.T) {
 }
 
 func TestReplicasThatComeBackAreAskedFor(t *testing.T) {
+	t.Parallel()
 	hub := newReplicas(t, true, "a", "b")
 	client := start(t, hub.options(2))
 	eventually(t, "two sessions", func() bool { return client.Status().Sessions == 2 })
@@ -159,6 +162,7 @@ func TestReplicasThatComeBackAreAskedFor(t *testing.T) {
 }
 
 func TestOneSessionForANode(t *testing.T) {
+	t.Parallel()
 	hub := newReplicas(t, true, "a", "b")
 	client := start(t, hub.options(0))
 	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })

@@ -53,8 +53,8 @@ const (
 	// maxFrame is the size of the largest frame that a client may send, in bytes, the smallest limit that HTTP/2 knows: a connection keeps a
 	// buffer for it for its whole life.
 	maxFrame = 16 << 10
-	// headerTable is the size of the table of answers' headers, in bytes, from which one that is sent again on a connection of HTTP/2 becomes a
-	// number: none, since agents send few requests, and have the table in memory for as long as they are connected.
+	// headerTable is the size of the table of answers' headers, in bytes, from which one that is sent again on a connection of HTTP/2 becomes
+	// a number: none, since agents send few requests, and the hub has the table in memory for as long as they are connected.
 	headerTable = 1
 	// shutdownGrace is how long running requests may take when the hub stops.
 	shutdownGrace = 10 * time.Second

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestReinstall: a policy, a binding or a webhook configuration of the hub that somebody deletes is installed again. No other test, which may
-// need them, runs at the same time.
+// TestReinstall: a policy, a binding or a webhook configuration of the hub that somebody deletes is installed again. No other test, which
+// may need them, runs at the same time.
 func TestReinstall(t *testing.T) {
 	policy, webhooks := metav1.ObjectMeta{Name: "drover-credentials"}, metav1.ObjectMeta{Name: capi.RegistrationName}
 	for _, object := range []client.Object{

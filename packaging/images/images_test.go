@@ -75,7 +75,7 @@ func TestReproducible(t *testing.T) {
 	certificates := Certificates{PEM: []byte(authority(t, "public")), Version: "1"}
 	digests := [2]map[string]string{{}, {}}
 	for i := range digests {
-		opts := options(t, binaries(t), certificates)
+		opts := options(t, writeBinaries(t, compileAll(t)), certificates)
 		age := time.Now().Add(-time.Duration(i) * 1000 * time.Hour)
 		err := filepath.WalkDir(opts.Binaries, func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {

@@ -7,12 +7,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,15 +50,50 @@ func compile(t *testing.T, dir, arch, output, target string) {
 	}
 }
 
-// binaries compiles the source in a new directory, and returns a directory as "make cross" leaves it.
+// compiled are the programs that most tests take, by architecture.
+var compiled struct {
+	sync.Once
+	programs map[string][]byte
+}
+
+// binaries returns a directory as "make cross" leaves it, with programs that are compiled once.
 func binaries(t *testing.T) string {
+	t.Helper()
+	compiled.Do(func() { compiled.programs = compileAll(t) })
+	if compiled.programs == nil {
+		t.Fatal("compiling the programs has failed in another test")
+	}
+	return writeBinaries(t, compiled.programs)
+}
+
+// compileAll compiles the source in a new directory, for each architecture.
+func compileAll(t *testing.T) map[string][]byte {
 	t.Helper()
 	code, out := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(code, "go.mod"), "module example.com/program\n\ngo 1.26\n")
 	write(t, filepath.Join(code, "main.go"), source)
+	programs := map[string][]byte{}
 	for _, arch := range layout.Architectures {
+		compile(t, code, arch, filepath.Join(out, arch), ".")
+		content, err := os.ReadFile(filepath.Join(out, arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs[arch] = content
+	}
+	return programs
+}
+
+// writeBinaries writes the programs of each architecture, as hub and as agent, into a new directory.
+func writeBinaries(t *testing.T, programs map[string][]byte) string {
+	t.Helper()
+	out := t.TempDir()
+	for arch, content := range programs {
 		for _, name := range []string{"hub", "system-agent"} {
-			compile(t, code, arch, filepath.Join(out, "linux-"+arch, name), ".")
+			path := filepath.Join(out, "linux-"+arch, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o755)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return out

@@ -31,8 +31,10 @@ func TestWatchProgress(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for name, unit := range map[string]string{"in a unit": "u", "below": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m, _, command := inUnit(t, "printf 12345; sleep 1.2; printf 67890; sleep 0.3")
 			command.Unit = unit
 			var reported []int64

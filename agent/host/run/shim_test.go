@@ -113,6 +113,7 @@ func inUnit(t *testing.T, script string) (Exec, *fakeUnits, Command) {
 }
 
 func TestShim(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change func(*Command)
 		script string
@@ -126,7 +127,7 @@ func TestShim(t *testing.T) {
 		"input": {script: "cat", change: func(c *Command) { c.Stdin = []byte("secret") },
 			want: Result{Stdout: []byte("secret")}},
 		"only its env": {script: "env | grep -v '^_=\\|^PWD=\\|^SHLVL='", want: Result{Stdout: []byte("PATH=/usr/bin:/bin\n")}},
-		"timeout": {script: "echo begun; sleep 60", change: func(c *Command) { c.Timeout = 300 * time.Millisecond },
+		"timeout": {script: "echo begun; sleep 60", change: func(c *Command) { c.Timeout = time.Second },
 			want: Result{ExitCode: -1, TimedOut: true, Stdout: []byte("begun\n")}},
 		"no such directory": {script: "true", change: func(c *Command) { c.Dir = "/no/such" }, want: Result{ExitCode: -1},
 			err: "no such file"},
@@ -135,6 +136,7 @@ func TestShim(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m, units, command := inUnit(t, test.script)
 			if test.change != nil {
 				test.change(&command)
@@ -361,6 +363,7 @@ func TestShimRefusesForeignRunDir(t *testing.T) {
 
 // TestDaemonKeepsItsOutput shows that a daemon that a program leaves behind delays nothing (B8), lives on, and can still write.
 func TestDaemonKeepsItsOutput(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	m, _, command := inUnit(t, "(read line <"+dir+"/gate; echo late; echo written >"+dir+"/done) & echo early")
 	if err := unix.Mkfifo(dir+"/gate", 0o600); err != nil {

@@ -232,6 +232,7 @@ func plan(n string) string { return `{"instructions":[{"name":"` + n + `"}]}` }
 
 // TestFolderIsMade shows that B22's promise is kept: a folder that validate-config finds missing is there after the start.
 func TestFolderIsMade(t *testing.T) {
+	t.Parallel()
 	f := newFolder(t)
 	f.start()
 	f.logged("Created the directory")
@@ -249,6 +250,7 @@ func TestFolderIsMade(t *testing.T) {
 }
 
 func TestChangesAreSeen(t *testing.T) {
+	t.Parallel()
 	f := newFolder(t)
 	f.write("b.plan", plan("1"))
 	f.write("sub/deep/a.plan", plan("2"))
@@ -287,6 +289,7 @@ func TestChangesAreSeen(t *testing.T) {
 
 // TestTurns shows that plans are applied in the order of their names, and that one which has failed once holds up no other.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	f := newFolder(t)
 	f.hold, f.fail = make(chan struct{}), "b"
 	for _, name := range []string{"c", "b", "a"} {
@@ -309,6 +312,7 @@ func TestTurns(t *testing.T) {
 
 // TestUnfinishedFile shows that a file which is no plan, or not yet, changes nothing, and is told of once.
 func TestUnfinishedFile(t *testing.T) {
+	t.Parallel()
 	f := newFolder(t)
 	f.write("a.plan", plan("1"))
 	f.start()

@@ -138,6 +138,7 @@ func TestPositionThatIsTakenAwayIsNoticed(t *testing.T) {
 }
 
 func TestPositionThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"nonsense": "hello", "another form": "[]", "wrong types": `{"appliedChecksum":1}`, "no gzip": `{"output":"aGVsbG8="}`,
 		"a bomb":       `{"output":"` + zipped(`{"a":"`+strings.Repeat("A", plans.MaxValueBytes)+`"}`) + `"}`, // S10

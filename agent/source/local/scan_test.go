@@ -7,6 +7,7 @@ import (
 )
 
 func TestSkipFiles(t *testing.T) {
+	t.Parallel()
 	f := newFolder(t)
 	f.write("a.plan", plan("1"))
 	f.write("b.plan", plan("2"))

@@ -18,6 +18,7 @@ func noWatch(string) error { return nil }
 // TestDirectoryThatIsNotMountedYet has an agent that starts before the file system of its plans is mounted: nothing is removed, unless the
 // directory stays empty.
 func TestDirectoryThatIsNotMountedYet(t *testing.T) {
+	t.Parallel()
 	for name, mounted := range map[string]bool{"mounted later": true, "never mounted": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)

@@ -11,6 +11,7 @@ import (
 
 // TestUntrustedFiles shows that S8 cannot happen: what others than root can write is not applied.
 func TestUntrustedFiles(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		spoil func(f *folder) error
 		err   string

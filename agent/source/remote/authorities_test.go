@@ -86,7 +86,10 @@ func TestForeignAuthorityIsRefused(t *testing.T) {
 			!since.IsZero()
 	})
 	f.Deliver("2")
-	time.Sleep(1500 * time.Millisecond) // time for another try
+	for range 2 { // what was asked before the first may not know the plan
+		asked := f.asked("/cacerts")
+		eventually(t, "another try", func() bool { return f.asked("/cacerts") > asked })
+	}
 	select {
 	case got := <-s.Updates():
 		t.Errorf("a plan of a foreign hub: %+v", got)

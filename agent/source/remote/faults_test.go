@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,14 +32,23 @@ import (
 type stand struct {
 	t    *testing.T
 	hub  *testhub.Hub
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	host *fake.Host
 	stop func()
 }
 
+// onStand is a test with a stand of its own, in a bubble: pauses have the lengths that they have in the product, and take no time.
+func onStand(test func(*testing.T, *stand)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { test(t, newStand(t)) })
+	}
+}
+
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	t.Parallel()
-	s := &stand{t: t, hub: testhub.New(t), host: fake.New()}
+	listener := testhub.NewListener()
+	s := &stand{t: t, hub: testhub.NewOn(t, listener), dial: listener.Dial, host: fake.New()}
 	s.hub.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.host.Program("ok", func(_ context.Context, c run.Command) (run.Result, error) {
 		return run.Result{Stdout: []byte("said " + strings.Join(c.Args, " "))}, nil
@@ -53,6 +64,7 @@ func (s *stand) start() {
 	s.t.Helper()
 	source, err := remote.New(remote.Options{
 		ConnectionFile: s.hub.Connection(s.t, s.t.TempDir(), "token"), Strict: true, Log: slog.New(slog.DiscardHandler),
+		Dial: s.dial, Fixed: true,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -86,7 +98,7 @@ func (s *stand) status() plans.Status {
 // until waits for the hub's Secret to become so.
 func (s *stand) until(what string, is func(plans.Status) bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if is(s.status()) {
 			return
 		}
@@ -137,23 +149,24 @@ func isGet(r *http.Request) bool {
 // TestConflictStorm shows that B5 cannot happen: however often another writer is faster, the outcome arrives, nothing runs twice, and what
 // the other wrote stays.
 func TestConflictStorm(t *testing.T) {
-	s := newStand(t)
-	writes := 0
-	s.hub.BeforePut = func() {
-		if writes++; writes <= 12 || writes > 13 && writes <= 25 { // more than one update tries, once for the start and once for the end
-			s.hub.ChangeLocked(func(secret *corev1.Secret) { secret.Data[plans.KeyAppliedPlan] = []byte(strconv.Itoa(writes)) })
+	onStand(func(t *testing.T, s *stand) {
+		writes := 0
+		s.hub.BeforePut = func() {
+			if writes++; writes <= 12 || writes > 13 && writes <= 25 { // more than one update tries, once for the start and once for the end
+				s.hub.ChangeLocked(func(secret *corev1.Secret) { secret.Data[plans.KeyAppliedPlan] = []byte(strconv.Itoa(writes)) })
+			}
 		}
-	}
-	checksum := s.hub.Deliver(plan("a"))
-	s.start()
-	s.succeeded(checksum)
-	s.stop()
-	if got := s.hub.Now().Data; string(got[plans.KeyAppliedPlan]) != "25" || string(got[plans.KeyPlanRevision]) != "1" {
-		t.Errorf("got %q, revision %s", got[plans.KeyAppliedPlan], got[plans.KeyPlanRevision])
-	}
-	if diff := cmp.Diff([]string{"a"}, s.ran()); diff != "" {
-		t.Error(diff)
-	}
+		checksum := s.hub.Deliver(plan("a"))
+		s.start()
+		s.succeeded(checksum)
+		s.stop()
+		if got := s.hub.Now().Data; string(got[plans.KeyAppliedPlan]) != "25" || string(got[plans.KeyPlanRevision]) != "1" {
+			t.Errorf("got %q, revision %s", got[plans.KeyAppliedPlan], got[plans.KeyPlanRevision])
+		}
+		if diff := cmp.Diff([]string{"a"}, s.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})(t)
 }
 
 // TestRefusals lets the hub refuse each kind of request every other time; the plan is applied all the same, once, and the hub is not
@@ -176,8 +189,7 @@ func TestRefusals(t *testing.T) {
 	requests := map[string]func(*http.Request) bool{"list": isList, "watch": isWatch, "get": isGet, "put": isPut}
 	for answer, fail := range answers {
 		for request, is := range requests {
-			t.Run(answer+" on "+request, func(t *testing.T) {
-				s := newStand(t)
+			t.Run(answer+" on "+request, onStand(func(t *testing.T, s *stand) {
 				count := s.everyOther(is, fail)
 				conflict := true
 				s.hub.BeforePut = func() {
@@ -197,66 +209,67 @@ func TestRefusals(t *testing.T) {
 				if asked := s.hub.Requests(); len(asked) > 25 || count.Load() < 1 {
 					t.Errorf("asked %v, of which %d were concerned", asked, count.Load())
 				}
-			})
+			}))
 		}
 	}
 }
 
 // TestTooManyRequests shows that a hub which asks for patience gets it.
 func TestTooManyRequests(t *testing.T) {
-	s := newStand(t)
-	var mu sync.Mutex
-	var first time.Time
-	var early []string
-	s.hub.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+	onStand(func(t *testing.T, s *stand) {
+		var mu sync.Mutex
+		var first time.Time
+		var early []string
+		s.hub.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if !isPut(r) {
+				return false
+			}
+			if first.IsZero() {
+				first = time.Now()
+				w.Header().Set("Retry-After", "2")
+				testhub.WriteStatus(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "later")
+				return true
+			}
+			if waited := time.Since(first); waited < 2*time.Second {
+				early = append(early, waited.String())
+			}
+			return false
+		})
+		checksum := s.hub.Deliver(plan("a"))
+		s.start()
+		s.succeeded(checksum)
 		mu.Lock()
 		defer mu.Unlock()
-		if !isPut(r) {
-			return false
+		if len(early) > 0 {
+			t.Errorf("asked again after %v", early)
 		}
-		if first.IsZero() {
-			first = time.Now()
-			w.Header().Set("Retry-After", "2")
-			testhub.WriteStatus(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "later")
-			return true
-		}
-		if waited := time.Since(first); waited < 1900*time.Millisecond {
-			early = append(early, waited.String())
-		}
-		return false
-	})
-	checksum := s.hub.Deliver(plan("a"))
-	s.start()
-	s.succeeded(checksum)
-	mu.Lock()
-	defer mu.Unlock()
-	if len(early) > 0 {
-		t.Errorf("asked again after %v", early)
-	}
+	})(t)
 }
 
 // TestWatchIsCutInAnEvent cuts the watch after half of an event.
 func TestWatchIsCutInAnEvent(t *testing.T) {
-	s := newStand(t)
-	listening := make(chan struct{}, 10)
-	s.everyOther(isWatch, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"pl`))
-		w.(http.Flusher).Flush()
-		listening <- struct{}{}
-		panic(http.ErrAbortHandler)
-	})
-	s.start()
-	<-listening
-	s.succeeded(s.hub.Deliver(plan("a")))
+	onStand(func(t *testing.T, s *stand) {
+		listening := make(chan struct{}, 10)
+		s.everyOther(isWatch, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"pl`))
+			w.(http.Flusher).Flush()
+			listening <- struct{}{}
+			panic(http.ErrAbortHandler)
+		})
+		s.start()
+		<-listening
+		s.succeeded(s.hub.Deliver(plan("a")))
+	})(t)
 }
 
 // TestAnswerToAWriteIsLost cuts the connection after the hub has taken a write: the start's, and the outcome's. Nothing is counted or run
 // twice.
 func TestAnswerToAWriteIsLost(t *testing.T) {
 	for nth := range 3 {
-		t.Run(fmt.Sprintf("write %d", nth+1), func(t *testing.T) {
-			s := newStand(t)
+		t.Run(fmt.Sprintf("write %d", nth+1), onStand(func(t *testing.T, s *stand) {
 			var puts atomic.Int64
 			s.hub.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
 				if !isPut(r) || puts.Add(1) != int64(nth+1) {
@@ -277,23 +290,24 @@ func TestAnswerToAWriteIsLost(t *testing.T) {
 			if diff := cmp.Diff([]string{"a", "b"}, s.ran()); diff != "" {
 				t.Error(diff)
 			}
-		})
+		}))
 	}
 }
 
 // TestSecretIsMadeAnew shows that a Secret of another UID is another delivery, also when it holds the same plan and says that it is
 // applied.
 func TestSecretIsMadeAnew(t *testing.T) {
-	s := newStand(t)
-	checksum := s.hub.Deliver(plan("a"))
-	s.hub.Change(func(secret *corev1.Secret) { delete(secret.Data, plans.KeyPlanState) })
-	s.start()
-	s.until("the success", func(status plans.Status) bool { return status.AppliedChecksum == checksum })
-	s.hub.Change(func(secret *corev1.Secret) { secret.UID = "uid-2" })
-	s.until("another success", func(status plans.Status) bool { return status.SuccessCount == 2 })
-	if diff := cmp.Diff([]string{"a", "a"}, s.ran()); diff != "" {
-		t.Error(diff)
-	}
+	onStand(func(t *testing.T, s *stand) {
+		checksum := s.hub.Deliver(plan("a"))
+		s.hub.Change(func(secret *corev1.Secret) { delete(secret.Data, plans.KeyPlanState) })
+		s.start()
+		s.until("the success", func(status plans.Status) bool { return status.AppliedChecksum == checksum })
+		s.hub.Change(func(secret *corev1.Secret) { secret.UID = "uid-2" })
+		s.until("another success", func(status plans.Status) bool { return status.SuccessCount == 2 })
+		if diff := cmp.Diff([]string{"a", "a"}, s.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})(t)
 }
 
 // TestHubIsRestored shows that B6 cannot happen: after a restore the same Secret has an older version and an older plan, and the agent
@@ -301,8 +315,7 @@ func TestSecretIsMadeAnew(t *testing.T) {
 func TestHubIsRestored(t *testing.T) {
 	for _, opaque := range []bool{false, true} {
 		for _, state := range []plans.State{plans.StateSucceeded, plans.StateInProgress, plans.StatePending} {
-			t.Run(fmt.Sprintf("%s, opaque=%t", state, opaque), func(t *testing.T) {
-				s := newStand(t)
+			t.Run(fmt.Sprintf("%s, opaque=%t", state, opaque), onStand(func(t *testing.T, s *stand) {
 				s.hub.Opaque = opaque
 				old := s.hub.Deliver(plan("old"))
 				s.start()
@@ -325,21 +338,22 @@ func TestHubIsRestored(t *testing.T) {
 					!slices.Equal(ran, []string{"old", "new", "old", "next"}) {
 					t.Errorf("ran %v", ran)
 				}
-			})
+			}))
 		}
 	}
 }
 
 // TestVersionsAreWords shows that resource versions are never taken for numbers.
 func TestVersionsAreWords(t *testing.T) {
-	s := newStand(t)
-	s.hub.Opaque = true
-	s.hub.Change(func(*corev1.Secret) {})
-	s.start()
-	for _, name := range []string{"a", "b", "c"} {
-		s.succeeded(s.hub.Deliver(plan(name)))
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, s.ran()); diff != "" {
-		t.Error(diff)
-	}
+	onStand(func(t *testing.T, s *stand) {
+		s.hub.Opaque = true
+		s.hub.Change(func(*corev1.Secret) {})
+		s.start()
+		for _, name := range []string{"a", "b", "c"} {
+			s.succeeded(s.hub.Deliver(plan(name)))
+		}
+		if diff := cmp.Diff([]string{"a", "b", "c"}, s.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})(t)
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,50 +13,36 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drover-dev/drover/agent/testenv/testhub"
-	"github.com/drover-dev/drover/agent/testenv/trusttest"
 )
 
 // swallower is a relay between agent and hub that can stop to pass anything on, without closing anything: what a firewall does that has
 // forgotten a connection.
 type swallower struct {
-	listener  net.Listener
-	target    string
+	t         *testing.T
+	target    *testhub.Listener
 	mu        sync.Mutex
 	forgotten []*atomic.Bool // one for each connection
 }
 
-func newSwallower(t *testing.T, target string) *swallower {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// dial connects through the relay.
+func (s *swallower) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	far, err := s.target.Dial(ctx, network, address)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	s := &swallower{listener: listener, target: target}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", target)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			t.Cleanup(func() { near.Close(); far.Close() })
-			forgotten := &atomic.Bool{}
-			s.mu.Lock()
-			s.forgotten = append(s.forgotten, forgotten)
-			s.mu.Unlock()
-			go pass(near, far, forgotten)
-			go pass(far, near, forgotten)
-		}
-	}()
-	return s
+	conn, near := net.Pipe()
+	s.t.Cleanup(func() { near.Close(); far.Close() })
+	forgotten := &atomic.Bool{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten = append(s.forgotten, forgotten)
+	go pass(near, far, forgotten)
+	go pass(far, near, forgotten)
+	return conn, nil
 }
 
 // forget swallows what goes over the connections of this moment. New ones work.
@@ -89,42 +76,47 @@ func pass(from, to net.Conn, forgotten *atomic.Bool) {
 // TestHalfOpenConnection has a connection die without a word, under HTTP/2, which asks whether the other side is still there, and under
 // HTTP/1.1, where bookmarks that do not come tell.
 func TestHalfOpenConnection(t *testing.T) {
-	// In the product these are 30 s and 15 s.
-	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
-	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
-	for _, http2 := range []bool{true, false} {
-		t.Run(map[bool]string{true: "HTTP/2", false: "HTTP/1.1"}[http2], func(t *testing.T) {
-			ca := trusttest.NewCA(t, "ca")
-			f := newTLSHub(t, ca)
-			server := httptest.NewUnstartedServer(bookmarking(f))
-			server.EnableHTTP2 = http2
-			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-			server.StartTLS()
-			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-			relay := newSwallower(t, server.Listener.Addr().String())
-			info := f.info("token", ca.PEM())
-			info.KubeConfig = strings.ReplaceAll(kubeconfigOf(t, f, server), server.URL, "https://"+relay.listener.Addr().String())
-			s, err := New(options(newMachine(t, info).file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.watchSilence = 2 * time.Second; http2 {
-				s.watchSilence = time.Hour
-			}
-			start(t, s)
-			f.Deliver("1")
-			next(t, s, "1")
-			time.Sleep(300 * time.Millisecond) // a bookmark
-			relay.forget()
-			f.Deliver("2")
-			began := time.Now()
-			next(t, s, "2")
-			t.Logf("noticed after %s", time.Since(began))
+	for _, test := range []struct {
+		name         string
+		http2        bool
+		watchSilence time.Duration
+	}{{"HTTP/2", true, time.Hour}, {"HTTP/1.1", false, maxWatchSilence}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, relay := testhub.NewOn(t, testhub.NewListener()), &swallower{t: t, target: testhub.NewListener()}
+				server := httptest.NewUnstartedServer(bookmarking(h))
+				_ = server.Listener.Close()
+				server.Listener, server.EnableHTTP2 = relay.target, test.http2
+				server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+				server.StartTLS()
+				t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+				s, err := New(optionsInMemory(t, h, relay.dial))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.watchSilence = test.watchSilence
+				run(t, s)
+				h.Deliver("1")
+				next(t, s, "1")
+				time.Sleep(2 * bookmarkInterval)
+				relay.forget()
+				h.Deliver("2")
+				began := time.Now()
+				next(t, s, "2")
+				if took := time.Since(began); took > 3*time.Minute {
+					t.Errorf("noticed after %s", took)
+				} else {
+					t.Logf("noticed after %s", took)
+				}
+			})
 		})
 	}
 }
 
-// bookmarking sends bookmarks into watches, more often than a real hub.
+// bookmarkInterval is that of a real hub.
+const bookmarkInterval = time.Minute
+
+// bookmarking sends bookmarks into watches.
 func bookmarking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
@@ -139,7 +131,7 @@ func bookmarking(next http.Handler) http.Handler {
 				select {
 				case <-done:
 					return
-				case <-time.After(100 * time.Millisecond):
+				case <-time.After(bookmarkInterval):
 					locked.bookmark()
 				}
 			}
@@ -180,42 +172,42 @@ func (w *lockedWriter) bookmark() {
 	}
 }
 
-// kubeconfigOf is for another server in front of the same hub.
-func kubeconfigOf(t *testing.T, f *tlsHub, server *httptest.Server) string {
-	t.Helper()
-	info := f.info("token", pemOf(server))
-	return strings.ReplaceAll(info.KubeConfig, f.server.URL, server.URL)
-}
-
 // TestHubIsBusy has the hub ask for patience on what is asked first: nothing else is asked until then, and the plan comes after.
 func TestHubIsBusy(t *testing.T) {
-	t.Parallel()
-	h := testhub.New(t)
-	var first atomic.Int64
-	var early atomic.Int64
-	h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
-		now := time.Now().UnixMilli()
-		if first.CompareAndSwap(0, now) {
-			w.Header().Set("Retry-After", "6")
-			http.Error(w, "starting", http.StatusServiceUnavailable)
-			return true
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var first time.Time
+		early := 0
+		h, s := newSourceInMemory(t, func(w http.ResponseWriter, _ *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if first.IsZero() {
+				first = time.Now()
+				w.Header().Set("Retry-After", "60")
+				http.Error(w, "starting", http.StatusServiceUnavailable)
+				return true
+			}
+			if time.Since(first) < time.Minute {
+				early++
+			}
+			return false
+		})
+		h.Deliver("1")
+		synctest.Wait()
+		if reason, _ := s.Unreachable(); reason == "" {
+			t.Error("no reason after the first answer")
 		}
-		if now-first.Load() < 5950 {
-			early.Add(1)
+		var busy *busyError
+		if _, err := s.Get(t.Context()); !errors.As(err, &busy) {
+			t.Errorf("a read beside it: %v", err)
 		}
-		return false
+		next(t, s, "1")
+		mu.Lock()
+		defer mu.Unlock()
+		if early != 0 {
+			t.Errorf("asked %d times before it was time", early)
+		}
 	})
-	h.Deliver("1")
-	s := newSource(t, h)
-	eventually(t, "the first answer", func() bool { reason, _ := s.Unreachable(); return reason != "" })
-	var busy *busyError
-	if _, err := s.Get(t.Context()); !errors.As(err, &busy) {
-		t.Errorf("a read beside it: %v", err)
-	}
-	next(t, s, "1")
-	if early.Load() != 0 {
-		t.Errorf("asked %d times before it was time", early.Load())
-	}
 }
 
 // TestHugeAnswers shows that S10 cannot happen with what a hub, or somebody in its place, sends.

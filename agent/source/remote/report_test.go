@@ -21,8 +21,7 @@ import (
 func TestSecretIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	for _, used := range []int{0, 600 << 10, 1000 << 10} {
-		t.Run(fmt.Sprintf("%d KiB are used", used>>10), func(t *testing.T) {
-			s := newStand(t)
+		t.Run(fmt.Sprintf("%d KiB are used", used>>10), onStand(func(t *testing.T, s *stand) {
 			s.host.Program("ok", func(context.Context, run.Command) (run.Result, error) {
 				noise := make([]byte, 128<<10)
 				for i := range noise {
@@ -48,7 +47,7 @@ func TestSecretIsNearlyFull(t *testing.T) {
 			s.until("the former outputs to go", func(status plans.Status) bool {
 				return len(status.AppliedOutput) == 1 && len(status.PeriodicOutput) == 0
 			})
-		})
+		}))
 	}
 }
 
@@ -56,28 +55,25 @@ func TestSecretIsNearlyFull(t *testing.T) {
 // replaced.
 func TestBombInTheReport(t *testing.T) {
 	t.Parallel()
-	var bomb bytes.Buffer
-	w := gzip.NewWriter(&bomb)
-	zeros := make([]byte, 1<<20)
-	for range 256 {
-		if _, err := w.Write(zeros); err != nil {
-			t.Fatal(err)
-		}
+	var member bytes.Buffer
+	w := gzip.NewWriter(&member)
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	bomb := bytes.Repeat(member.Bytes(), 256) // members one after the other are one file of gzip (RFC 1952, section 2.2)
 	for _, key := range []string{plans.KeyAppliedOutput, plans.KeyFailedOutput, plans.KeyAppliedPeriodicOutput} {
-		t.Run(key, func(t *testing.T) {
-			s := newStand(t)
-			s.hub.Change(func(secret *corev1.Secret) { secret.Data[key] = bomb.Bytes() })
+		t.Run(key, onStand(func(t *testing.T, s *stand) {
+			s.hub.Change(func(secret *corev1.Secret) { secret.Data[key] = bytes.Clone(bomb) })
 			checksum := s.hub.Deliver(plan("a"))
 			s.start()
 			s.succeeded(checksum)
 			if got := s.hub.Now().Data[key]; len(got) > 1000 {
 				t.Errorf("%d bytes are left", len(got))
 			}
-		})
+		}))
 	}
 }
 
@@ -85,8 +81,7 @@ func TestBombInTheReport(t *testing.T) {
 func TestNonsenseInTheReport(t *testing.T) {
 	for name, nonsense := range map[string]string{"text": "nonsense", "zeros": "\x00\x00\x00", "a list": "[1,2]",
 		"a number": "-9223372036854775808"} {
-		t.Run(name, func(t *testing.T) {
-			s := newStand(t)
+		t.Run(name, onStand(func(t *testing.T, s *stand) {
 			s.hub.Change(func(secret *corev1.Secret) {
 				for _, key := range plans.AgentKeys() {
 					secret.Data[key] = []byte(nonsense)
@@ -101,6 +96,6 @@ func TestNonsenseInTheReport(t *testing.T) {
 			if diff := cmp.Diff([]string{"a"}, s.ran()); diff != "" {
 				t.Error(diff)
 			}
-		})
+		}))
 	}
 }

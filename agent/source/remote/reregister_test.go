@@ -192,7 +192,7 @@ func TestDelay(t *testing.T) {
 		"busy":             {errors.New("503"), 3, 4 * time.Second},
 		"busy for long":    {errors.New("503"), 20, time.Minute},
 	} {
-		got := (&Source{}).delay(&client{transport: &transport{}}, test.failures, test.err)
+		got := (&Source{baseDelay: baseDelay}).delay(&client{transport: &transport{}}, test.failures, test.err)
 		if got < test.want*3/4 || got > test.want*5/4 {
 			t.Errorf("%s: %s, want about %s", name, got, test.want)
 		}

@@ -65,8 +65,8 @@ type Source struct {
 	replaced, unauthorized chan struct{}
 	// upgrades is signaled when the Secret was read with another agent-upgrade than before, and after the first read.
 	upgrades chan struct{}
-	// watchSilence is for how long a hub that sends bookmarks may send nothing.
-	watchSilence time.Duration
+	// watchSilence is for how long a hub that sends bookmarks may send nothing, baseDelay the delay after the first failure.
+	watchSilence, baseDelay time.Duration
 
 	// authorities, registrations and bookmarks belong to Run. bookmarks is set once the hub has sent one.
 	authorities   authoritiesState
@@ -99,7 +99,7 @@ var (
 
 // New makes a source. The connection info must be valid now.
 func New(options Options) (*Source, error) {
-	s := &Source{Options: options, watchSilence: maxWatchSilence,
+	s := &Source{Options: options, watchSilence: maxWatchSilence, baseDelay: baseDelay,
 		updates: make(chan source.Snapshot, 1), replaced: make(chan struct{}, 1), unauthorized: make(chan struct{}, 1),
 		upgrades: make(chan struct{}, 1)}
 	var err error
@@ -195,7 +195,7 @@ func (s *Source) delay(c *client, failures int, err error) time.Duration {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		limit = maxRefusedDelay
 	}
-	delay := retry.Delay(failures, baseDelay, limit)
+	delay := retry.Delay(failures, s.baseDelay, limit)
 	if wait := c.transport.notBefore.Wait(); wait > 0 {
 		return max(delay, wait+rand.N(wait/4+time.Millisecond))
 	}

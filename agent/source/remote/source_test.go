@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,48 +21,6 @@ import (
 	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
 )
-
-func options(connectionFile string) Options {
-	return Options{ConnectionFile: connectionFile, Strict: true, Log: slog.New(slog.DiscardHandler)}
-}
-
-// newSource starts a source.
-func newSource(t *testing.T, h *testhub.Hub) *Source {
-	t.Helper()
-	s, err := New(options(h.Connection(t, t.TempDir(), "token")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, s)
-	return s
-}
-
-func start(t *testing.T, s *Source) {
-	t.Helper()
-	done := make(chan struct{})
-	ctx := t.Context()
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() { <-done })
-}
-
-// next waits for the snapshot with a plan.
-func next(t *testing.T, s *Source, plan string) source.Snapshot {
-	t.Helper()
-	deadline := time.After(90 * time.Second) // a busy machine, and pauses that have grown meanwhile
-	for {
-		select {
-		case snapshot := <-s.Updates():
-			if string(snapshot.Delivery.Plan) == plan {
-				return snapshot
-			}
-		case <-deadline:
-			t.Fatalf("plan %q does not come", plan)
-		}
-	}
-}
 
 // TestReadBesideTheWatch: a delivery that was read beside the watch, as after a conflict, before the watch delivers it, replaces an older
 // one that the engine has not taken yet.
@@ -143,18 +102,16 @@ func TestFaultsOfTheHub(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := testhub.New(t)
-			h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-			h.SetFault(fault)
-			s := newSource(t, h)
-			time.Sleep(300 * time.Millisecond)
-			h.Deliver("1")
-			h.SetFault(nil)
-			next(t, s, "1")
-			if asked := h.Requests(); len(asked) > 30 {
-				t.Errorf("asked %d times", len(asked))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				h, s := newSourceInMemory(t, fault)
+				time.Sleep(2 * time.Minute)
+				h.Deliver("1")
+				h.SetFault(nil)
+				next(t, s, "1")
+				if asked := h.Requests(); len(asked) > 30 {
+					t.Errorf("asked %d times", len(asked))
+				}
+			})
 		})
 	}
 }
@@ -259,13 +216,16 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		}
 	})
 	t.Run("every write conflicts", func(t *testing.T) {
-		h, s, checksum := deliverEmpty(t)
-		h.BeforePut = func() { h.ChangeLocked(func(*corev1.Secret) {}) }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := succeed(ctx, s, checksum); err == nil {
-			t.Error("no error")
-		}
+		synctest.Test(t, func(t *testing.T) {
+			h, s := newSourceInMemory(t, nil)
+			checksum := h.Deliver("{}")
+			next(t, s, "{}")
+			writes := 0
+			h.BeforePut = func() { writes++; h.ChangeLocked(func(*corev1.Secret) {}) }
+			if err := succeed(t.Context(), s, checksum); err == nil || writes != 1+maxConflicts {
+				t.Errorf("got %v after %d writes", err, writes)
+			}
+		})
 	})
 	t.Run("the report is too large", func(t *testing.T) {
 		h, s, checksum := deliverEmpty(t)
@@ -312,10 +272,7 @@ func TestNewRegistrationNeedsNoRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, s)
-	time.Sleep(100 * time.Millisecond)
-	if asked := h.Requests(); !slices.Contains(asked, "LIST") {
-		t.Errorf("asked %v", asked)
-	}
+	eventually(t, "a list", func() bool { return slices.Contains(h.Requests(), "LIST") })
 	h.Connection(t, dir, "token")
 	h.Deliver("{}")
 	next(t, s, "{}")

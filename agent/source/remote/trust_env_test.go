@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -26,7 +25,6 @@ import (
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/agent/testenv/trusttest"
-	"github.com/drover-dev/drover/agent/trust"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -230,8 +228,4 @@ func register(f *tlsHub, token string, more map[string]any) http.HandlerFunc {
 		}
 		_ = json.NewEncoder(w).Encode(answer)
 	}
-}
-
-func pemOf(server *httptest.Server) []byte {
-	return trust.EncodeBundle([]*x509.Certificate{server.Certificate()})
 }

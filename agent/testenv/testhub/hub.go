@@ -51,7 +51,7 @@ const path = "/api/v1/namespaces/fleet-default/secrets"
 // New starts a hub, which is closed with the test.
 func New(t testing.TB) *Hub { return NewOn(t, nil) }
 
-// NewOn is New with a listener on 127.0.0.1, for example in another network namespace; nil creates one.
+// NewOn is New with a listener on 127.0.0.1, for example in another network namespace or a Listener; nil creates one.
 func NewOn(t testing.TB, listener net.Listener) *Hub {
 	h := &Hub{version: 10, watchers: map[chan event]bool{}}
 	h.secret = &corev1.Secret{
@@ -64,6 +64,7 @@ func NewOn(t testing.TB, listener net.Listener) *Hub {
 	}
 	h.Server = httptest.NewUnstartedServer(h)
 	if listener != nil {
+		_ = h.Server.Listener.Close()
 		h.Server.Listener = listener
 	}
 	h.Server.StartTLS()

@@ -92,6 +92,7 @@ func await(t *testing.T, w *nodeWatchers, changed chan string, what string, met 
 }
 
 func TestNodeWatch(t *testing.T) {
+	t.Parallel()
 	a := newAPI(t)
 	w, changed := watching(t, a, 0)
 	await(t, w, changed, "one Node", func(f observation) bool {
@@ -141,6 +142,7 @@ func TestEndlessVersion(t *testing.T) {
 
 // TestNodeWatchForbidden: a cluster whose version can be read is ready, and a watch of Nodes that is forbidden is not retried at once.
 func TestNodeWatchForbidden(t *testing.T) {
+	t.Parallel()
 	a := newAPI(t)
 	a.forbidden.Store(true)
 	w, changed := watching(t, a, 0)
@@ -154,6 +156,7 @@ func TestNodeWatchForbidden(t *testing.T) {
 // TestNodeWatchForbiddenAtFirst: an API server that is starting may forbid what it allows later. Its Nodes are counted then, without
 // another connection of its agent.
 func TestNodeWatchForbiddenAtFirst(t *testing.T) {
+	t.Parallel()
 	a := newAPI(t)
 	a.forbidden.Store(true)
 	w, changed := watching(t, a, 100*time.Millisecond)

@@ -18,8 +18,9 @@ import (
 func failingPool(name string, status corev1.ConditionStatus, reason, text string) clusterv1.MachineDeployment {
 	d := pool("", 3)
 	d.Name = name
-	d.SetV1Beta1Conditions(clusterv1.Conditions{{Type: clusterv1.MachineSetReadyV1Beta1Condition, Status: status, Reason: reason,
-		Message: text}})
+	d.SetV1Beta1Conditions([]clusterv1.Condition{{ //nolint:staticcheck // no condition of the present contract says why
+		Type: clusterv1.MachineSetReadyV1Beta1Condition, Status: status, Reason: reason, Message: text,
+	}})
 	return d
 }
 

@@ -39,10 +39,10 @@ const (
 // ErrDraining answers what a replica that is about to stop no longer begins.
 var ErrDraining = response.Retry(2*time.Second, "this replica of the hub is stopping; retry to reach another one")
 
-// Watch serves List with watch=true: it streams the events of the machine's Secret until the watch's timeout, a revocation of the machine, or
-// the drain of this replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot
-// be continued from is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know
-// in the meantime that the agent is there. An error is returned only if nothing was written.
+// Watch serves List with watch=true: it streams the events of the machine's Secret until the watch's timeout, a revocation of the machine,
+// or the drain of this replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that
+// cannot be continued from is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to
+// know in the meantime that the agent is there. An error is returned only if nothing was written.
 //
 // While it lasts, it uses little of the stack: of 16 KiB, which authentication and the encoding of a plan may need, Go's garbage collector
 // returns the half only if less than a quarter is used, and a hub has ten thousand watches.
@@ -98,7 +98,7 @@ func (h *Handler) beginWatch(w http.ResponseWriter, r *http.Request, m *Machine)
 	watch := &planWatch{Handler: h, machine: m, watcher: watcher, missed: missed, bookmarks: asked.bookmarks,
 		eventStream: eventStream{w: w, control: http.NewResponseController(w), mayRead: m.mayRead}}
 	if asked.initialEvents {
-		watch.missed = append(missed, secretcache.PlanEvent{Type: "BOOKMARK", Version: watcher.Start, InitialEnd: true})
+		watch.missed = append(watch.missed, secretcache.PlanEvent{Type: "BOOKMARK", Version: watcher.Start, InitialEnd: true})
 	}
 	watch.changed, watch.unsubscribe = h.Secrets.SubscribeAccount(m.Account)
 	// A revocation from before the subscription is not notified any more.

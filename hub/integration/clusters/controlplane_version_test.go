@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestSpecVersion: Cluster API creates the first machines of a control plane with spec.version, which reports no version before it has some.
+// TestSpecVersion: Cluster API creates the first machines of a control plane with spec.version, which reports none before it has some.
 func TestSpecVersion(t *testing.T) {
 	t.Parallel()
 	w := newControlPlaneCluster(t, "192.0.2.40", func(c *rkev1.RKEControlPlane) {

@@ -2,18 +2,43 @@
 package nodedriver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 )
 
-// Build builds the driver lab into dir and returns the path of the program. mode makes it misbehave; see the program.
+// Build writes the driver lab into dir and returns the path of the program, which is built once in a process. mode makes it misbehave; see
+// the program.
 func Build(dir, mode string) (string, error) {
-	_, file, _, _ := runtime.Caller(0)
+	content, err := built()
+	if err != nil {
+		return "", err
+	}
 	program := filepath.Join(dir, "docker-machine-driver-lab")
+	// Another process writes it: a program that this one starts meanwhile would have the file open for writing until its exec, and the driver
+	// could not be started (golang.org/issue/22315).
+	write := exec.Command("install", "-m", "0755", "/dev/stdin", program)
+	write.Stdin = bytes.NewReader(content)
+	if out, err := write.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("writing the node driver: %w: %s", err, out)
+	}
+	return program, SetMode(program, mode)
+}
+
+// built is the program. To link it takes longer than most tests with it.
+var built = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "drover-driver-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	_, file, _, _ := runtime.Caller(0)
+	program := filepath.Join(dir, "lab")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program,
 		"github.com/drover-dev/drover/hub/testenv/nodedriver/lab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -21,10 +46,10 @@ func Build(dir, mode string) (string, error) {
 		build.Dir = filepath.Dir(file)
 	}
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the node driver: %w: %s", err, out)
+		return nil, fmt.Errorf("building the node driver: %w: %s", err, out)
 	}
-	return program, SetMode(program, mode)
-}
+	return os.ReadFile(program)
+})
 
 // SetMode makes a program that Build has built misbehave.
 func SetMode(program, mode string) error {

@@ -1,6 +1,6 @@
-// Package handshakes has TLS handshakes of a server's connections in goroutines of their own. net/http has a handshake in the goroutine that
-// serves the connection, whose stack grows to 16 KiB for it and stays so for as long as the connection lasts, since what it uses while it
-// waits is a little more than the quarter up to which Go's garbage collector returns the half. A hub has ten thousand of them.
+// Package handshakes has TLS handshakes of a server's connections in goroutines of their own. net/http has a handshake in the goroutine
+// that serves the connection, whose stack grows to 16 KiB for it and stays so for as long as the connection lasts, since what it uses while
+// it waits is a little more than the quarter up to which Go's garbage collector returns the half. A hub has ten thousand of them.
 package handshakes
 
 import (
@@ -74,8 +74,8 @@ func (l *Listener) accept() {
 
 // isTemporary reports whether net/http goes on after an error of a listener, such as one for too many open files.
 func isTemporary(err error) bool {
-	temporary, ok := err.(net.Error)
-	return ok && temporary.Temporary() //nolint:staticcheck // net/http asks for it, too
+	var temporary net.Error
+	return errors.As(err, &temporary) && temporary.Temporary() //nolint:staticcheck // net/http asks for it, too
 }
 
 // deliver returns false if the listener was closed.

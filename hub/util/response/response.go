@@ -92,8 +92,8 @@ func Write(w http.ResponseWriter, code int, contentType string, body []byte) {
 }
 
 const (
-	// A body of up to smallBody bytes is sent in frames of smallFrame bytes, a larger one in frames of largeFrame, which is as much as net/http
-	// buffers for one.
+	// A body of up to smallBody bytes is sent in frames of smallFrame bytes, a larger one in frames of largeFrame, which is as much as
+	// net/http buffers for one.
 	smallFrame = 1 << 10
 	largeFrame = 4 << 10
 	smallBody  = 32 << 10

@@ -18,30 +18,43 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return bin, err
+	}
 	for _, arch := range Arches {
-		hub, agent := filepath.Join(dir, "linux-"+arch, "hub"), filepath.Join(dir, "assets", "system-agent-"+arch)
+		hub, agent := filepath.Join(bin, "linux-"+arch, "hub"), filepath.Join(bin, "assets", "system-agent-"+arch)
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", hub, "./testdata/program")
 		cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return dir, &exec.Error{Name: string(out), Err: err}
+			return bin, &exec.Error{Name: string(out), Err: err}
 		}
 		if err := os.MkdirAll(filepath.Dir(agent), 0o755); err != nil {
-			return dir, err
+			return bin, err
 		}
 		if err := os.Link(hub, agent); err != nil {
-			return dir, err
+			return bin, err
 		}
 		if err := os.WriteFile(agent+".sha256", []byte("checksum\n"), 0o644); err != nil {
-			return dir, err
+			return bin, err
 		}
 	}
-	return dir, nil
+	return bin, nil
+})
+
+// allPackages makes all packages once, beside the programs, for the tests that only read them.
+var allPackages = sync.OnceValues(func() ([]string, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	return Packages(optionsFor(bin, filepath.Join(filepath.Dir(bin), "packages")))
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		_ = os.RemoveAll(dir)
+	if bin, _ := programs(); bin != "" {
+		_ = os.RemoveAll(filepath.Dir(bin))
 	}
 	os.Exit(code)
 }
@@ -52,11 +65,25 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Names: Names, Version: "v1.2.3", Source: "../../..", Bin: bin, Arches: Arches, Time: time.Unix(1767225600, 0).UTC(),
-		Out: t.TempDir()}
+	return optionsFor(bin, t.TempDir())
 }
 
-// packages makes all packages.
+func optionsFor(bin, out string) Options {
+	return Options{Names: Names, Version: "v1.2.3", Source: "../../..", Bin: bin, Arches: Arches, Time: time.Unix(1767225600, 0).UTC(),
+		Out: out}
+}
+
+// made returns the packages that are made once; they must not be changed.
+func made(t *testing.T) []string {
+	t.Helper()
+	written, err := allPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+// packages makes packages.
 func packages(t *testing.T, o Options) []string {
 	t.Helper()
 	written, err := Packages(o)
@@ -84,7 +111,7 @@ func output(t *testing.T, name string, args ...string) string {
 // environment.
 func TestReproducible(t *testing.T) {
 	o := options(t)
-	first := packages(t, o)
+	first := made(t)
 	if len(first) != len(Names)*len(Arches)*2 {
 		t.Errorf("got %v", first)
 	}
@@ -176,7 +203,7 @@ func TestRefusedBinaries(t *testing.T) {
 
 // TestLintian has Debian's own checker look at the deb packages. What it reports and is meant so is in files/lintian, with the reason.
 func TestLintian(t *testing.T) {
-	for _, path := range packages(t, options(t)) {
+	for _, path := range made(t) {
 		if strings.HasSuffix(path, ".deb") {
 			cmd := exec.Command("lintian", "--fail-on", "error,warning", "--allow-root", path)
 			if out, err := cmd.CombinedOutput(); err != nil || bytes.Contains(out, []byte("unused-override")) {
@@ -188,7 +215,7 @@ func TestLintian(t *testing.T) {
 
 // TestRPM has rpm itself read the packages.
 func TestRPM(t *testing.T) {
-	for _, path := range packages(t, options(t)) {
+	for _, path := range made(t) {
 		if !strings.HasSuffix(path, ".rpm") {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 
 // TestDocuments compares the software bill of materials of each package with the package, as the tool of its format lists it.
 func TestDocuments(t *testing.T) {
-	for _, path := range packages(t, options(t)) {
+	for _, path := range made(t) {
 		raw, err := os.ReadFile(path + DocumentSuffix)
 		if err != nil {
 			t.Fatal(err)
