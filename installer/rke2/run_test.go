@@ -185,6 +185,28 @@ echo HOME=/root >"$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system/rke2-server.env"
 	}
 }
 
+// TestVariablesOfTheRelease: a machine on which an earlier version of run.sh has removed them is not restarted when it gets them back. They
+// are read at the next start.
+func TestVariablesOfTheRelease(t *testing.T) {
+	m := machine(t)
+	m.MustRun("HTTPS_PROXY=http://proxy:3128") // stores the checksum of this variable alone, as earlier versions do
+	m.Artifact("installer.sh", releaseScript+`
+mkdir -p "$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system"
+echo HOME=/root >"$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system/rke2-server.env"
+`)
+	installed := []string{"daemon-reload", "enable rke2-server.service"}
+	if diff := cmp.Diff(installed, m.MustRun("HTTPS_PROXY=http://proxy:3128")); diff != "" {
+		t.Errorf("orders to systemctl (-want +got):\n%s", diff)
+	}
+	if got, want := m.Read("usr/local/lib/systemd/system/rke2-server.env"), "HOME=/root\nHTTPS_PROXY=\"http://proxy:3128\"\n"; got != want {
+		t.Errorf("environment file has %q, want %q", got, want)
+	}
+	restarted := append(installed[:2:2], "--no-block restart rke2-server.service")
+	if diff := cmp.Diff(restarted, m.MustRun("HTTPS_PROXY=http://other:3128")); diff != "" {
+		t.Errorf("orders to systemctl after a change of a variable (-want +got):\n%s", diff)
+	}
+}
+
 // TestStampInTheDataDirectory: that a machine with another data directory switches from the published images, or from earlier versions of
 // this one, is no reason to restart.
 func TestStampInTheDataDirectory(t *testing.T) {
@@ -210,6 +232,29 @@ func TestStampInTheDataDirectory(t *testing.T) {
 				t.Errorf("kept stamp is %q, earlier file exists: %t", got, m.Exists(stampFile))
 			}
 		})
+	}
+}
+
+// TestDefaultDataDirectoryInOtherWords: the file of the stamp is not removed as that of an earlier version, after which each change of a plan
+// would restart RKE2.
+func TestDefaultDataDirectoryInOtherWords(t *testing.T) {
+	for _, dir := range []string{"/var/lib/rancher/rke2/", "/link/rancher/rke2"} {
+		m := machine(t)
+		if err := os.MkdirAll(filepath.Join(m.Root, "var/lib"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("var/lib", filepath.Join(m.Root, "link")); err != nil {
+			t.Fatal(err)
+		}
+		installed := []string{"daemon-reload", "enable rke2-server.service"}
+		for i, want := range [][]string{append(installed[:2:2], "--no-block start rke2-server.service"), installed, installed} {
+			if diff := cmp.Diff(want, m.MustRun("RESTART_STAMP=one", "RKE2_DATA_DIR="+m.Root+dir)); diff != "" {
+				t.Errorf("%s: orders to systemctl in run %d (-want +got):\n%s", dir, i, diff)
+			}
+		}
+		if got := strings.TrimSpace(m.Read(stampFile)); got != "one" {
+			t.Errorf("%s: kept stamp is %q", dir, got)
+		}
 	}
 }
 

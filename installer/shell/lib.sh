@@ -148,10 +148,11 @@ apply_restart_stamp() {
             ;;
     esac
     if [ -n "${RESTART_STAMP:-}" ]; then
-        keep "$(cat "$stamp_file" 2>/dev/null || true)" "$RESTART_STAMP" "$stamp_file"
+        # Before the stamp is kept: with a link, or a slash at the end of the data directory, one of them is the file of the stamp.
         for earlier in $earlier_files; do
             [ "$earlier" = "$stamp_file" ] || rm -f "$earlier"
         done
+        keep "$(cat "$stamp_file" 2>/dev/null || true)" "$RESTART_STAMP" "$stamp_file"
     fi
     keep "$old_sum" "$new_sum" "$sum_file"
     chmod 0600 "$sum_file" # a short password in a variable could be found by trying
@@ -181,9 +182,15 @@ make_durable() {
     sync -f "$PROGRAMS" "${1%/*}" "$ROOT/etc/systemd/system" 2>/dev/null || sync || die "cannot write what was installed to the disk"
 }
 
-# variables FILE prints the variables of a unit in an order that does not change; a unit may have no file.
+# variables FILE prints the variables of a unit in an order that does not change; a unit may have no file. What a release of RKE2 has there,
+# in lines without quotes, does not count: it changes with the version only, and earlier versions of this script had removed it. If it
+# counted, the first change of a plan after their replacement would restart RKE2 on all machines at the same time.
 variables() {
-    [ ! -f "$1" ] || LC_ALL=C sort "$1"
+    [ -f "$1" ] || return 0
+    case "$RUNTIME" in
+        rke2) sed '/^[A-Za-z_][A-Za-z0-9_]*=[^"]*$/d' "$1" ;;
+        *) cat "$1" ;;
+    esac | LC_ALL=C sort
 }
 
 # restart_unit REASON orders the restart without waiting for the distribution to be ready, which on a joining server can
