@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"runtime/debug"
 	"time"
 )
 
@@ -89,6 +90,13 @@ func (l *Listener) deliver(r result) bool {
 }
 
 func (l *Listener) handshake(conn net.Conn) {
+	// As in net/http: what a client sends in a handshake, to a server that does not know it yet, must not be able to end the process.
+	defer func() {
+		if reason := recover(); reason != nil {
+			l.log.Printf("panic in the TLS handshake with %s: %v\n%s", conn.RemoteAddr(), reason, debug.Stack())
+			_ = conn.Close()
+		}
+	}()
 	secure := tls.Server(conn, l.config)
 	ctx, cancel := context.WithTimeout(l.done, l.timeout)
 	defer cancel()

@@ -130,6 +130,24 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// TestPanic: one in a handshake ends the connection, and not the process.
+func TestPanic(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := &lines{}
+	config := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { panic("out of order") }}
+	listener := Listen(inner, config, time.Minute, log.New(logged, "", 0))
+	defer listener.Close()
+	if err := tls.Client(dial(t, inner.Addr().String()), &tls.Config{ServerName: "hub.example.com"}).Handshake(); err == nil {
+		t.Error("the handshake succeeds")
+	}
+	if got := logged.text(); !strings.Contains(got, "panic in the TLS handshake with 127.0.0.1:") || !strings.Contains(got, "out of order") {
+		t.Errorf("the log has %s", got)
+	}
+}
+
 // TestClose: handshakes end with the listener.
 func TestClose(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

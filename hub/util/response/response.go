@@ -83,9 +83,10 @@ func WriteStatus(w http.ResponseWriter, err error, fault func(error)) {
 	})
 }
 
-// Write answers with a body that no cache may keep.
+// Write answers with a body that no cache may keep. Its length is sent: only by it a proxy that speaks HTTP/1.0 notices that it is cut off.
 func Write(w http.ResponseWriter, code int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	_ = WriteChunks(w, body)

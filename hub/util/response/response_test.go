@@ -3,6 +3,8 @@ package response
 import (
 	"bytes"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 )
@@ -43,5 +45,23 @@ func TestWriteChunks(t *testing.T) {
 	}
 	if err := WriteChunks(newRecorder(smallFrame), make([]byte, 4*smallFrame)); err == nil {
 		t.Error("a client that has gone is not noticed")
+	}
+}
+
+// TestLengthIsSent: a client of HTTP/1.0, such as a proxy, has nothing else by which to notice that an answer is cut off.
+func TestLengthIsSent(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 3*smallFrame)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Write(w, http.StatusOK, "text/plain", body)
+	}))
+	defer server.Close()
+	answer, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil || !bytes.Equal(got, body) || answer.ContentLength != int64(len(body)) {
+		t.Errorf("%d bytes with the length %d: %v", len(got), answer.ContentLength, err)
 	}
 }
