@@ -104,6 +104,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	servers.Go(func() { serveTunnel(ctx, cfg, log) })
 	servers.Go(func() { serveControl(ctx, cfg, path, service, log) })
 	log.Info("Agent started", "version", Version, "config", path)
+	servers.Go(func() { removeOldCache(cfg, machine, log) })
 	servers.Go(func() {
 		if awaitReload(ctx, reload, options.Gate, log) {
 			replace()

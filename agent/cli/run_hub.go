@@ -82,7 +82,7 @@ func newImageStore(cfg config.Config, machine host.Host, log *slog.Logger) *imag
 	}
 	return image.New(image.Options{
 		Host: machine, Log: log,
-		CacheDirectory:                 filepath.Join(cfg.ImageCacheDirectory, "layers"),
+		CacheDirectory:                 filepath.Join(cfg.ImageCacheDirectory, layersName),
 		ImagesDirectory:                cfg.ImagesDirectory,
 		RegistriesFiles:                cfg.RegistriesFiles(),
 		CredentialProviderConfig:       cfg.ImageCredentialProviderConfig,

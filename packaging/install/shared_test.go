@@ -65,6 +65,24 @@ func TestConfigurationBesideOthers(t *testing.T) {
 	}
 }
 
+// TestUninstallRemovesTheImageCache: that in a directory that the operator has configured goes, too, and nothing else of that directory.
+func TestUninstallRemovesTheImageCache(t *testing.T) {
+	for name, format := range map[string]string{
+		"plain": "imageCacheDirectory: DIR\n", "quoted": "imageCacheDirectory: \"DIR\"\n", "with a slash": "imageCacheDirectory: DIR/ \n",
+	} {
+		m := newMachine(t)
+		m.write("etc/rancher/agent/config.yaml", strings.ReplaceAll(format, "DIR", m.path("mnt/cache")), 0o600)
+		m.write("mnt/cache/layers/sha256-1", "x", 0o600)
+		m.write("mnt/cache/precious", "x", 0o600)
+		if out, ok := m.run(UninstallScript(), nil); !ok {
+			t.Errorf("%s: uninstalling: %s", name, out)
+		}
+		if _, err := os.Stat(m.path("mnt/cache/layers")); err == nil || m.read("mnt/cache/precious") != "x" {
+			t.Errorf("%s: layers are there: %t, others' file is %q", name, err == nil, m.read("mnt/cache/precious"))
+		}
+	}
+}
+
 // TestSecondCluster: a machine of one cluster is not given to one of another namespace, whose hub cannot see that it is in use. Another hub
 // may take it over.
 func TestSecondCluster(t *testing.T) {

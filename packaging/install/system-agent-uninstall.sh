@@ -46,6 +46,10 @@ find_folders() {
 		var_dir=/var/lib/rancher/agent
 		[ -d "$var_dir" ] || [ ! -d /etc/rancher/agent/var ] || var_dir=/etc/rancher/agent/var
 	fi
+	# Of another directory than that of data, which the operator has configured.
+	cache_dir=
+	[ ! -r "$config" ] ||
+		cache_dir=$(sed -n 's|^imageCacheDirectory:[[:space:]]*"\{0,1\}\(/[^"]*[^"/[:space:]]\)/*"\{0,1\}[[:space:]]*$|\1|p' "$config" | tail -n 1)
 	prefix=${CATTLE_AGENT_BIN_PREFIX:-$(installed CATTLE_AGENT_BIN_PREFIX)}
 	[ -n "$prefix" ] || [ ! -r "$unit_file" ] || prefix=$(sed -n 's|^ExecStart=\(/.*\)/bin/[a-z-]*system-agent .*|\1|p' "$unit_file" | tail -n 1)
 	for found in /usr/local /opt/rancher-system-agent /usr; do
@@ -147,6 +151,7 @@ main() {
 	remove_own "$var_dir" applied interlock state work rancher2_connection_info.json rancher2_connection_info.json.new
 	# Inside of a transaction, the install script leaves to the agent to create this one.
 	[ "$var_dir" != /etc/rancher/agent/var ] || remove_dir /var/lib/rancher/agent
+	[ -z "$cache_dir" ] || remove_dir "$cache_dir/layers"
 	remove_own "$config_dir" config.yaml config.yaml.before config.yaml.new cattle-id cattle-id.new machine-secret machine-secret.new \
 		install-pending
 	if [ "$prefix/bin" != "${packaged%/*}" ]; then

@@ -112,8 +112,12 @@ func (d *download) Read(p []byte) (int, error) {
 		d.resumes = 0
 		d.silence.broken()
 	}
-	if err == nil || errors.Is(err, io.EOF) && (d.size < 0 || d.read >= d.size) {
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && d.size < 0:
 		return n, err
+	case d.size >= 0 && d.read >= d.size:
+		// Nothing is left to resume, whatever ended the answer.
+		return n, io.EOF
 	}
 	return n, d.resume(d.silence.explain(err))
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -182,6 +183,20 @@ func TestDownloadIsResumed(t *testing.T) {
 				t.Errorf("ranges (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDownloadThatIsComplete: how the connection ends after the last byte does not matter. Nothing could be resumed, and the whole agent
+// would be downloaded again.
+func TestDownloadThatIsComplete(t *testing.T) {
+	body := io.MultiReader(strings.NewReader("the agent"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	d := &download{body: io.NopCloser(body), size: int64(len("the agent"))}
+	if raw, err := io.ReadAll(d); err != nil || string(raw) != "the agent" {
+		t.Errorf("got %q, %v", raw, err)
+	}
+	d = &download{body: io.NopCloser(io.MultiReader(strings.NewReader("the"), iotest.ErrReader(io.ErrUnexpectedEOF))), size: 9}
+	if raw, err := io.ReadAll(d); !errors.Is(err, io.ErrUnexpectedEOF) || string(raw) != "the" {
+		t.Errorf("a download that is cut off: got %q, %v", raw, err)
 	}
 }
 

@@ -1,29 +1,38 @@
 # Requests to the hub: its CA, its health, and downloads.
 
 # get URL FILE [curl options] returns 0 if the hub gave a final answer (its code in $status), and 1 if a retry may help
-# ($reason, $retry_after). With $resume, what FILE has is the beginning of the answer, and the rest is requested.
+# ($reason, $retry_after). With $resume, what FILE has is the beginning of the answer, and the rest is requested, unless the server has
+# another version of it now: $validator is the one that was begun.
 get() {
-	url=$1 file=$2 rc=0 reason='' retry_after='' status=''
+	url=$1 file=$2 rc=0 reason='' retry_after='' status='' begun=true
 	shift 2
 	[ -n "${resume:-}" ] || : >"$file"
+	[ -s "$file" ] || begun='' validator=''
 	host=$(host_of "$url") direct=''
 	if excepted "$host"; then direct=$host; fi
 	# A server that is not verified yet must not fill the disk. The unit is 512 bytes.
 	answer=$(ulimit -f "${answer_blocks:-2048}" 2>/dev/null || :
 		curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
 		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} ${direct:+--noproxy "$direct"} ${resume:+-C -} \
-		"$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
+		${validator:+-H "If-Range: $validator"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
 	status=${answer%% *} local_ip=${answer#* }
+	[ -z "${resume:-}" ] || [ "$status" != 200 ] ||
+		validator=$(sed -n 's/^[Ee][Tt][Aa][Gg]: *\("[^"]*"\).*/\1/p' "$work/headers" | tail -n 1)
 	debug "GET $url: curl $rc, HTTP $status"
 	case $rc in
 	0) ;;
 	3) fail "$url is not a valid URL" ;;
 	23 | 153) fail "Cannot write the answer of $url to $work; is the disk full, or the answer too large?" ;;
 	33)
-		# The answer is not the rest of the file.
-		case $status in 429 | 5??) ;; *) : >"$file" ;; esac
-		reason="HTTP $status"
-		return 1
+		# The answer is not the rest of the file: that of a server which is busy, or another version of the file.
+		case $status in
+		429 | 5??) ;;
+		*)
+			: >"$file"
+			reason="HTTP $status, and not the rest of the file"
+			return 1
+			;;
+		esac
 		;;
 	60 | 77)
 		reason=$(one_line <"$work/curl.err")
@@ -46,8 +55,12 @@ get() {
 	case $status in
 	429 | 5??)
 		[ "$status" = 429 ] || uncertain=true
-		reason="HTTP $status: $(one_line <"$file")"
-		: >"$file"
+		reason="HTTP $status"
+		# What was begun stays: curl has not written the answer.
+		if [ -z "$begun" ]; then
+			reason="$reason: $(one_line <"$file")"
+			: >"$file"
+		fi
 		retry_after=$(sed -n 's/^[Rr][Ee][Tt][Rr][Yy]-[Aa][Ff][Tt][Ee][Rr]: *\([0-9]\{1,3\}\).*/\1/p' "$work/headers" | tail -n 1)
 		return 1
 		;;
@@ -104,7 +117,7 @@ download() {
 		;;
 	*) fail "$1 is not a URL to download from" ;;
 	esac
-	resume=
+	resume='' validator=''
 	case $status in 200 | 206 | 416) ;; *) fail "$1 answers HTTP $status: $(one_line <"$2"); nothing was installed" ;; esac
 }
 
