@@ -20,8 +20,12 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 )
 
-// maxReinstallPause is the longest pause before the hub tries to install something again after an error.
-const maxReinstallPause = 5 * time.Minute
+const (
+	// maxReinstallPause is the longest pause before the hub installs something again after an error, or that is deleted again and again.
+	maxReinstallPause = 5 * time.Minute
+	// reinstallCalm is after how long another deletion counts as the first.
+	reinstallCalm = time.Minute
+)
 
 // reinstall installs again what the API server checks requests with, as soon as somebody has deleted it. Otherwise nothing would check them
 // until a hub starts, and nothing would say so. It runs in the replica that leads: of replicas of two versions, one decides.
@@ -50,7 +54,13 @@ func addReinstalls(mgr ctrl.Manager, direct client.Client, found *prepared, opts
 		informers: mgr.GetCache(), what: "webhook configurations", names: []string{capi.RegistrationName},
 		kinds: metadataOf("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 		install: func(ctx context.Context) error {
-			return capi.RegisterWebhooks(ctx, direct, found.webhooks, found.owners...)
+			// With the UID of a ClusterRole that was deleted and created again since, the garbage collector would delete them at once. Without the
+			// ClusterRole, the hub is being uninstalled.
+			by, err := owners(ctx, direct, opts.OwnerClusterRole)
+			if err != nil {
+				return err
+			}
+			return capi.RegisterWebhooks(ctx, direct, found.webhooks, by...)
 		},
 	}}
 	if opts.ExternalCAPI {
@@ -94,17 +104,27 @@ func (r *reinstall) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("what", r.what)
 	pause := newReinstallPause()
 	var again <-chan time.Time
+	var installed time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-deleted:
+			if again != nil {
+				continue
+			}
+			if time.Since(installed) < reinstallCalm {
+				// Another program wants it gone: the two must not keep the API server busy.
+				again = time.After(pause.Step())
+				continue
+			}
+			pause = newReinstallPause()
 		case <-again:
 		}
 		again = nil
 		switch err := r.install(ctx); {
 		case err == nil:
-			pause = newReinstallPause()
+			installed = time.Now()
 			log.Info("Installed again what somebody has deleted")
 		case ctx.Err() == nil:
 			log.Error(err, "Installing again what somebody has deleted failed; retrying")

@@ -55,10 +55,17 @@ func TestReinstall(t *testing.T) {
 			{"a start", func() {}, 0},
 			{"a policy of somebody else", func() { remove(policy, "theirs") }, 0},
 			{"a policy", func() { remove(policy, "ours") }, 1},
-			{"a binding", func() { remove(binding, "ours") }, 1},
-			{"a failure", func() { fails = errors.New("refused"); remove(policy, "ours") }, 1},
+			{"a binding, right after it", func() { remove(binding, "ours"); time.Sleep(2 * time.Second); synctest.Wait() }, 1},
+			{"a failure", func() { time.Sleep(time.Hour); fails = errors.New("refused"); remove(policy, "ours") }, 1},
 			{"the retry after it", func() { fails = nil; time.Sleep(maxReinstallPause); synctest.Wait() }, 1},
 			{"the time after that", func() { time.Sleep(time.Hour); synctest.Wait() }, 0},
+			{"a policy that somebody deletes every ten seconds", func() {
+				for range 20 {
+					remove(policy, "ours")
+					time.Sleep(10 * time.Second)
+				}
+				synctest.Wait()
+			}, 8},
 		} {
 			installed = 0
 			if step.do(); installed != step.want {

@@ -24,6 +24,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/informers"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -98,8 +99,7 @@ const maxExplanation = 512
 // an admission webhook. There is no Machine yet whose condition could say so. The hub refuses nothing: the machine retries.
 func (r *Reconciler) explain(ctx context.Context, request *corev1.Secret, err error) error {
 	text := message.Bound(err.Error(), maxExplanation)
-	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-	if !refused || request.Annotations[rkev1.MachineRequestWaitingAnnotation] == text {
+	if !hubapierrors.IsRefused(err) || request.Annotations[rkev1.MachineRequestWaitingAnnotation] == text {
 		return nil
 	}
 	return r.answer(ctx, request, func(meta *metav1.ObjectMeta) {

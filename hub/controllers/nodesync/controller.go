@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	w := readWanted(machine, bootstrap, plan)
 	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
-	if isRefused(err) {
+	if apierrors.IsRefused(err) {
 		w.refused = message.Bound(err.Error(), maxRefusal)
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, bootstrap, w))
 	}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -66,12 +65,6 @@ func patchNode(ctx context.Context, remote client.Client, name string, w wanted)
 		return false, fmt.Errorf("syncing Node %s: %w", name, err)
 	}
 	return true, nil
-}
-
-// isRefused reports whether the cluster refuses a change of the Node, as a policy in an admission webhook does: retries alone do not help
-// then.
-func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // report sets the condition NodeSynced, with what could not be synced. It does not exist until something could not: a condition of each

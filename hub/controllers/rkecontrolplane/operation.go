@@ -195,9 +195,15 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		s.requeue(tokensPoll)
 		put = r.keepPlan
 	}
-	for _, m := range s.machines {
+	for i, m := range s.machines {
+		if m.secret == nil || m.state.Deleting {
+			continue
+		}
+		if decision.KeepTasks && in.Machines[i].Has {
+			r.keepTask(m)
+		}
 		task, is := decision.Tasks[m.machine.Name]
-		if !is || m.secret == nil || m.state.Deleting {
+		if !is {
 			continue
 		}
 		if err := put(s, m, task); err != nil {
@@ -205,6 +211,17 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// keepTask keeps the delivered plan of a machine to the byte: another version of the hub has made it, which may know fields that this one
+// would leave out.
+func (r *Reconciler) keepTask(m *machine) {
+	if !r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name) {
+		return
+	}
+	m.plan, m.encoded = m.report.Delivered, m.secret.Data[plans.KeyPlan]
+	m.invalid = m.plan.Validate()
+	m.state.Problem, m.state.Change = m.problem(), m.change()
 }
 
 // addTask puts a task into the plan of a machine. Unless the task is one of the wanted plan, the plan is the delivered one with the task:

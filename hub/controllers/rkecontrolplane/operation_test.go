@@ -1,14 +1,21 @@
 package rkecontrolplane
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sigs.k8s.io/cluster-api/util/conditions"
+
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/operations"
+	"github.com/drover-dev/drover/plans"
 )
 
 // of is an operation on a cluster in a phase.
@@ -99,5 +106,41 @@ func TestRolloutBesideRestore(t *testing.T) {
 	s = change()
 	if err := r.reconcileInMemory(s); err != nil || !slices.ContainsFunc(s.machines, func(m *machine) bool { return m.decision.Deliver }) {
 		t.Errorf("nothing changes after the restore is gone: %v", err)
+	}
+}
+
+// TestTaskOfAnotherVersion: a machine that has begun the task of a step that this version of the hub does not know keeps its plan to the
+// byte, whatever changes meanwhile.
+func TestTaskOfAnotherVersion(t *testing.T) {
+	r, cached, next := bigCluster(t, 3)
+	began := of(&operationv1.ETCDSnapshotSave{}, "c", operationv1.PhaseInProgress)
+	began.Status.Step = "Replicate"
+	s := next()
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	m, secret := s.machines[1], &cached.secrets.Items[1]
+	plan := render.WithTask(s.inputs, m.inputs, m.plan, began, operation.Task{Step: began.Status.Step, Name: operation.TaskPing})
+	encoded, err := plan.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded = append([]byte(`{"ofAnotherVersion":true,`), encoded[1:]...)
+	plans.Deliver(secret.Data, encoded, plans.Unlimited, m.inputs.FailureThreshold())
+	if err := r.Signer.Sign(secret.Data, nil, secret.Namespace+"/"+secret.Name); err != nil {
+		t.Fatal(err)
+	}
+	secret.ResourceVersion = "2"
+
+	s = next()
+	s.operation, s.observedOperation = began, operations.Copy(began)
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	if c := conditions.Get(s.operation, operationv1.SucceededCondition); c == nil || c.Reason != operation.ReasonWaitingForHub {
+		t.Errorf("the operation says %+v", c)
+	}
+	if m := s.machines[1]; m.state.Change != rollout.ChangeNone || m.decision.Deliver || !bytes.Equal(m.encoded, encoded) {
+		t.Errorf("change %q, delivers: %t, plan %s", m.state.Change, m.decision.Deliver, m.encoded)
 	}
 }

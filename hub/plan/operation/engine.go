@@ -128,7 +128,8 @@ func (e *engine) follow() {
 }
 
 // awaitOtherVersion waits for a hub that knows the step. A replica of another version may have begun it, and leads again when all replicas
-// are replaced: machines may be stopped, and an operation that ends here would leave them so.
+// are replaced: machines may be stopped, and an operation that ends here would leave them so. What they do goes on: a plan without the task
+// would break it off, and have it done once more later.
 func (e *engine) awaitOtherVersion() {
 	text := fmt.Sprintf("The step %q in status.step is not known to this version of the hub", e.status.Step)
 	left := otherVersionTime - e.in.Now.Sub(e.since())
@@ -136,7 +137,7 @@ func (e *engine) awaitOtherVersion() {
 		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("%s, and no other has led within %s", text, otherVersionTime))
 		return
 	}
-	e.out = Decision{Again: left}
+	e.out = Decision{KeepTasks: true, Again: left}
 	e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, ReasonWaitingForHub, text+"; waiting for the upgrade of all replicas")
 }
 

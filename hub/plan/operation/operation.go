@@ -149,6 +149,8 @@ const (
 type Decision struct {
 	// Tasks are what machines do now, by the Machine's name. Others do nothing for the operation.
 	Tasks map[string]Task
+	// KeepTasks is set where machines that have the task of the step keep it, though this hub does not know which it is.
+	KeepTasks bool
 	// DeleteNodes are the names of Nodes that the hub deletes now.
 	DeleteNodes []string
 	// DeleteSnapshot is set where the hub deletes the ETCDSnapshot of an ETCDSnapshotDelete now.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestStepOfAnotherVersion: a replica of an older hub that leads while replicas are replaced ends no operation whose step it does not know,
-// and has no machine do anything. If no replica of the other version comes, the operation fails.
+// and has no machine begin anything; those that have a task keep it. If no replica of the other version comes, the operation fails.
 func TestStepOfAnotherVersion(t *testing.T) {
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
 	op := save()
@@ -21,8 +21,8 @@ func TestStepOfAnotherVersion(t *testing.T) {
 	in.Since = begin.Add(time.Hour)
 	in.Now = in.Since.Add(time.Second)
 	expect(t, newer, in, operationv1.PhaseInProgress, ReasonWaitingForHub)
-	if again := Decide(newer, in).Again; again != otherVersionTime-time.Second {
-		t.Errorf("decides again after %s", again)
+	if d := Decide(newer, in); d.Again != otherVersionTime-time.Second || !d.KeepTasks {
+		t.Errorf("decides again after %s, and keeps tasks: %t", d.Again, d.KeepTasks)
 	}
 	in.Now = in.Since.Add(otherVersionTime)
 	ended := newer.DeepCopy()

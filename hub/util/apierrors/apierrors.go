@@ -57,3 +57,11 @@ func IsGone(err error) bool { return All(err, apierrors.IsNotFound) }
 func IsEnding(err error) bool {
 	return All(err, func(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) })
 }
+
+// IsRefused returns whether the API server does not take a change, as with a quota or with a policy in an admission webhook: retries alone
+// do not help then.
+func IsRefused(err error) bool {
+	return All(err, func(err error) bool {
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	})
+}

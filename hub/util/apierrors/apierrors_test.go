@@ -13,6 +13,30 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
+// TestIsRefused: what a retry may do is not refused, and a joined error is as a whole or not at all.
+func TestIsRefused(t *testing.T) {
+	resource := schema.GroupResource{Resource: "nodes"}
+	denied, bad := apierrors.NewForbidden(resource, "a", errors.New("policy")), apierrors.NewBadRequest("no")
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nil":                     {},
+		"a policy":                {err: fmt.Errorf("writing: %w", denied), want: true},
+		"a webhook":               {err: bad, want: true},
+		"a schema":                {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "a", nil), want: true},
+		"two":                     {err: errors.Join(denied, bad), want: true},
+		"a conflict":              {err: apierrors.NewConflict(resource, "a", errors.New("changed"))},
+		"an outage":               {err: apierrors.NewInternalError(errors.New("etcd"))},
+		"no answer":               {err: errors.New("connection refused")},
+		"a policy, and no answer": {err: errors.Join(denied, errors.New("connection refused"))},
+	} {
+		if got := IsRefused(tc.err); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
 func TestKinds(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	gone := apierrors.NewNotFound(resource, "a")
