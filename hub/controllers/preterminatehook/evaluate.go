@@ -173,10 +173,11 @@ func isForced(_ clusterState, c candidate) *decision {
 }
 
 // hasNoEtcd keeps a machine that is a member without the label of the role: a change of the label, also in the template of a
-// MachineDeployment, takes nothing out of etcd.
+// MachineDeployment, takes nothing out of etcd. While the cluster cannot be asked, one without the label counts as a member, too: only
+// machines with the role get the hook, and none gets another role in a running cluster.
 func hasNoEtcd(s clusterState, c candidate) *decision {
-	member := s.connected && c.state.Membership != rollout.MemberNone
-	return decideIf(!c.state.Etcd && !member, removeHook, reasonNoMember, "Machine has no etcd role")
+	none := s.connected && c.state.Membership == rollout.MemberNone
+	return decideIf(!c.state.Etcd && none, removeHook, reasonNoMember, "Machine has no etcd role")
 }
 
 func clusterDeleted(s clusterState, _ candidate) *decision {

@@ -88,8 +88,11 @@ func TestEvaluate(t *testing.T) {
 		{name: "forced", change: func(x change) { x.c.forced = true; x.s.connected = false }, action: removeHook, reason: "Forced"},
 		{name: "no etcd", change: func(x change) { x.c.state.Etcd, x.c.state.Membership = false, rollout.MemberNone }, action: removeHook,
 			reason: "NoMember"},
-		{name: "no etcd, and nobody can be asked", change: func(x change) { x.c.state.Etcd, x.s.connected = false, false },
-			action: removeHook, reason: "NoMember"},
+		{name: "without the label, and nobody can be asked", change: func(x change) { x.c.state.Etcd, x.s.connected = false, false },
+			action: keepHook, reason: "ClusterUnreachable"},
+		{name: "without the label, in a cluster that never started", change: func(x change) {
+			x.c.state.Etcd, x.s.connected, x.s.started = false, false, false
+		}, action: removeHook, reason: "ClusterNeverStarted"},
 		{name: "a member without the label", change: func(x change) { x.c.state.Etcd = false }, action: requestRemoval, reason: "Removing"},
 		{name: "the Cluster goes too", change: func(x change) { x.s.deletion = "Cluster is being deleted" }, action: removeHook,
 			reason: "ClusterDeleted", message: "Cluster is being deleted"},
