@@ -13,7 +13,7 @@ import (
 const layersName = "layers"
 
 // removeOldCache removes the image cache in the state directory where imageCacheDirectory has been set to another one: nobody else would,
-// and it may have 8 GiB. A link, or a link in the path, may make the two the same.
+// and it may have 8 GiB. A link, or a link in the path, may make the two the same; and the one that is used may be below the other.
 func removeOldCache(cfg config.Config, machine host.Host, log *slog.Logger) {
 	path, used := filepath.Join(cfg.StateDirectory, layersName), filepath.Join(cfg.ImageCacheDirectory, layersName)
 	if path == used {
@@ -23,9 +23,13 @@ func removeOldCache(cfg config.Config, machine host.Host, log *slog.Logger) {
 	if err != nil {
 		return
 	}
-	current, err := os.Stat(used)
-	if err == nil && os.SameFile(old, current) {
-		return
+	for dir := used; ; dir = filepath.Dir(dir) {
+		if current, err := os.Stat(dir); err == nil && os.SameFile(old, current) {
+			return
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
 	}
 	if err := machine.RemoveAll(path); err != nil {
 		log.Warn("Removing the image cache that is no longer used failed", "directory", path, "error", err)

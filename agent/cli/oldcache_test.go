@@ -18,6 +18,8 @@ func TestOldCache(t *testing.T) {
 	}{
 		"as before":    {cache: "state", kept: true},
 		"through link": {cache: "link", kept: true},
+		"below":        {cache: "state/layers", kept: true},
+		"below a link": {cache: "link/layers/images", kept: true},
 		"elsewhere":    {cache: "cache"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,12 @@ func TestNodeTunnel(t *testing.T) {
 	if body, _ := io.ReadAll(response.Body); string(body) != "ok" {
 		t.Errorf("the answer is %q", body)
 	}
-	if _, err := through.Get("http://127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "is not allowed by this agent") {
+	refused, err := library.Dialer("c-m-test:machine")(ctx, "tcp", "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is written: that it is not read any more could be known before why.
+	if _, err := io.ReadAll(refused); err == nil || !strings.Contains(err.Error(), "is not allowed by this agent") {
 		t.Errorf("what is not allowed: %v", err)
 	}
 	cancel()

@@ -291,3 +291,17 @@ func TestPorts(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestPortOfTheHub: on the machine of the hub, its API server has the port of that of k3s and RKE2.
+func TestPortOfTheHub(t *testing.T) {
+	m := Machine{role: roleServer, Root: tree(t, map[string]string{
+		"proc/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
+			"   0: 0100007F:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000   999        0 4711 1 0000000000000000 100 0 0 10 0\n",
+		"proc/77/comm": "hub\n", "proc/77/fd/3": "-> socket:[4711]",
+	})}
+	got := checkPorts(t.Context(), m)[0]
+	if got.Verdict != Problem || got.Check != "port 6443 (Kubernetes API)" || got.Message != "used by hub, PID 77" ||
+		!strings.Contains(got.Advice, "--api-port 7443") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -62,6 +62,9 @@ func (m Machine) checkUsedPort(p port, inode string) Result {
 	if p.server && m.role == roleUnknown {
 		return warning(name, message, "stop that program if this machine becomes a server")
 	}
+	if program == "hub" && p.number == 6443 {
+		return problem(name, message, "if it is the hub of this project, start it with another port for its API server, such as --api-port 7443")
+	}
 	return problem(name, message, "stop that program, or configure another port for it")
 }
 

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +45,7 @@ func (c *connection) path() string {
 func (c *connection) restConfig() (*rest.Config, error) {
 	path := c.path()
 	if c.kubeconfig == "" {
-		if err := explainKubeconfig(path, readable(path)); err != nil {
+		if err := c.checkKubeconfig(rootDataDir); err != nil {
 			return nil, err
 		}
 	}
@@ -74,6 +76,19 @@ func (c *connection) client() (client.WithWatch, error) {
 		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
 	}
 	return out, nil
+}
+
+// checkKubeconfig returns an error unless the kubeconfig in the data directory can be read. For a user without a hub, on a machine that has
+// the hub of the package or of root in rootDir, it is about that one, whose directory such a user cannot look into.
+func (c *connection) checkKubeconfig(rootDir string) error {
+	path := c.path()
+	err := readable(path)
+	if errors.Is(err, fs.ErrNotExist) && c.dataDir == defaultDataDir() && c.dataDir != rootDir {
+		if _, statErr := os.Stat(filepath.Dir(rootDir)); statErr == nil {
+			path, err = filepath.Join(rootDir, embedded.AdminKubeconfig), fs.ErrPermission
+		}
+	}
+	return explainKubeconfig(path, err)
 }
 
 // readable returns an error unless this process can open a file.
@@ -139,10 +154,17 @@ func clusterKey(text string) (client.ObjectKey, error) {
 	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
-// explain tells of a missing right that it is one. The API server's message names verb, resource and namespace.
+// explain adds to an error of the API what to do: about a missing right, of which the API server's message names verb, resource and
+// namespace, an API server that does not run, and one that is not that of a hub.
 func explain(err error) error {
-	if apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsForbidden(err):
 		return fmt.Errorf("a right is missing: %w; ask an administrator of the hub for it", err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w; no API server listens there: if it is the one in the hub, start the hub", err)
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%w; this is not the API of a hub, or the hub has not started yet: --kubeconfig names that of the hub's cluster", err)
+	default:
+		return err
 	}
-	return err
 }

@@ -1,11 +1,19 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestExplainKubeconfig: only a file that does not exist is called missing.
@@ -30,6 +38,53 @@ func TestExplainKubeconfig(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
 		}
+	}
+}
+
+// TestCheckKubeconfig: a user on the machine of the package's hub learns that root may use it, instead of a file that never was.
+func TestCheckKubeconfig(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	system := filepath.Join(t.TempDir(), "drover")
+	rootDir := filepath.Join(system, "hub")
+	c := &connection{dataDir: defaultDataDir()}
+	if readable(c.path()) == nil {
+		t.Skipf("this machine has a hub in %s", c.dataDir)
+	}
+	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), "there is no hub's kubeconfig at "+c.path()) {
+		t.Errorf("without a hub: got %v", err)
+	}
+	if err := os.Mkdir(system, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := "reading the hub's kubeconfig " + rootDir + "/admin.kubeconfig: permission denied; run this command as root"
+	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("with a hub of the package: got %v, want %s", err, want)
+	}
+	c.dataDir = "/data"
+	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), "there is no hub's kubeconfig at /data/") {
+		t.Errorf("with another --data-dir: got %v", err)
+	}
+}
+
+// TestExplain: errors of the API say what to do.
+func TestExplain(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	kind := schema.GroupKind{Group: "provisioning.cattle.io", Kind: "Cluster"}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{refused, "start the hub"},
+		{&meta.NoKindMatchError{GroupKind: kind, SearchedVersions: []string{"v1"}}, "this is not the API of a hub, or the hub has not started"},
+		{apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", nil), "a right is missing"},
+	} {
+		err := fmt.Errorf("reading Cluster a/b: %w", tt.err)
+		if got := explain(err); !strings.Contains(got.Error(), tt.want) || !errors.Is(got, tt.err) {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+	if got := explain(fs.ErrClosed); got.Error() != fs.ErrClosed.Error() {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -114,3 +114,40 @@ func TestSecondCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestRunningNode: a node of a cluster that the hub does not know is not given the configuration of another cluster.
+func TestRunningNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unit, id string
+		known    bool
+		want     string
+	}{
+		"no node":            {},
+		"a server of k3s":    {unit: "k3s", want: "run k3s-uninstall.sh first"},
+		"an agent of k3s":    {unit: "k3s-agent", want: "run k3s-agent-uninstall.sh first"},
+		"a server of RKE2":   {unit: "rke2-server", want: "run rke2-uninstall.sh first"},
+		"a machine of a hub": {unit: "rke2-server", known: true},
+		"with its id":        {unit: "rke2-server", id: strings.Repeat("1", 63)},
+		"of another program": {unit: "nginx"},
+	} {
+		hub, m := newTestHub(t), newMachine(t)
+		m.stub("systemctl", `case $1 in
+is-system-running) echo running ;;
+is-active) [ "$3" = "`+tc.unit+`" ] ;;
+esac`)
+		if tc.known {
+			m.write("etc/rancher/agent/cattle-id", strings.Repeat("1", 63)+"\n", 0o600)
+		}
+		var env []string
+		if tc.id != "" {
+			env = append(env, "CATTLE_ID="+tc.id)
+		}
+		out, ok := m.run(hub.script(t), env, "--token", "secret", "--worker")
+		if ok != (tc.want == "") || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: success %t: %s", name, ok, out)
+		}
+		if asked := len(hub.requested("/v3/connect/agent")); (asked > 0) != ok {
+			t.Errorf("%s: registered %d times", name, asked)
+		}
+	}
+}

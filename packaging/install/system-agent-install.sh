@@ -216,6 +216,7 @@ main() {
 	set_proxies
 	check_machine
 	check_settings
+	refuse_running_node
 	trap cleanup EXIT
 	trap 'exit 130' HUP INT TERM
 	make_work_dir

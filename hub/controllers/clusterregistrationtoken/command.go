@@ -70,13 +70,19 @@ func verifiedNodeCommand(s settings.Settings, env []rkev1.EnvVar) string {
 	curl := strings.Join(append(quoteEnv(env), "curl"), " ")
 	steps := []string{
 		`d=$(mktemp -d)`,
-		fmt.Sprintf(`%s --insecure -fsSL %s -o "$d/ca"`, curl, quoteIfNeeded(s.ServerURL+"/cacerts")),
+		fmt.Sprintf(`%s %s -o "$d/ca"`, curl, firstRequest(s)),
 		fmt.Sprintf(`echo "%s  $d/ca" | sha256sum -c`, sum),
 		fmt.Sprintf(`%s --cacert "$d/ca" -fsSL %s -o "$d/sh"`, curl, quoteIfNeeded(s.ServerURL+scriptPath)),
 		fmt.Sprintf(`{ echo "export CATTLE_TOKEN=%s"; cat "$d/sh"; } | %s --ca-checksum %s`,
 			managementv3.TokenPlaceholder, strings.Join(sudoScript(s, env), " "), sum),
 	}
 	return strings.Join(steps, " && ")
+}
+
+// firstRequest is what curl is asked for first, without verifying the server: the CA. Where a firewall drops what is sent to the hub, curl
+// would wait for minutes and print nothing.
+func firstRequest(s settings.Settings) string {
+	return "--insecure --connect-timeout 15 -fsSL " + quoteIfNeeded(s.ServerURL+"/cacerts")
 }
 
 // sudoScript runs the script on standard input as root, with the arguments of all commands.

@@ -28,6 +28,6 @@ func verifiedImportCommand(hub settings.Settings, manifestURL string) string {
 	if sum == "" {
 		return ""
 	}
-	return fmt.Sprintf(`d=$(mktemp -d) && curl --insecure -fsSL %s -o "$d/ca" && echo "%s  $d/ca" | sha256sum -c && `+
-		`echo 'url = "%s"' | curl --cacert "$d/ca" -fsSL -K - | kubectl apply -f -`, quoteIfNeeded(hub.ServerURL+"/cacerts"), sum, manifestURL)
+	return fmt.Sprintf(`d=$(mktemp -d) && curl %s -o "$d/ca" && echo "%s  $d/ca" | sha256sum -c && `+
+		`echo 'url = "%s"' | curl --cacert "$d/ca" -fsSL -K - | kubectl apply -f -`, firstRequest(hub), sum, manifestURL)
 }

@@ -174,7 +174,7 @@ func TestNodeCommand(t *testing.T) {
 			want: "curl --insecure -fL https://hub.example.com:8443/system-agent-install.sh | sudo sh -s - --server https://hub.example.com:8443 " +
 				"--label 'cattle.io/os=linux' --token {token} --ca-checksum " + hub.CAChecksum()},
 		{name: "own certificate, verified", settings: hub, from: verifiedDownload,
-			want: `d=$(mktemp -d) && curl --insecure -fsSL https://hub.example.com:8443/cacerts -o "$d/ca" && ` +
+			want: `d=$(mktemp -d) && curl --insecure --connect-timeout 15 -fsSL https://hub.example.com:8443/cacerts -o "$d/ca" && ` +
 				`echo "` + hub.CAChecksum() + `  $d/ca" | sha256sum -c && ` +
 				`curl --cacert "$d/ca" -fsSL https://hub.example.com:8443/system-agent-install.sh -o "$d/sh" && ` +
 				`{ echo "export CATTLE_TOKEN={token}"; cat "$d/sh"; } | sudo sh -s - --server https://hub.example.com:8443 ` +

@@ -29,7 +29,7 @@ func (a *Agents) legacyCaller(r *http.Request, token string) (*Caller, error) {
 	if second {
 		token = strings.TrimPrefix(token, legacyAPIPrefix)
 	}
-	found, err := a.Registrar.Tokens.Find(r.Context(), token, managementv3.AgentsPurpose)
+	found, err := a.legacyToken(r.Context(), token)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,25 @@ func (a *Agents) legacyCaller(r *http.Request, token string) (*Caller, error) {
 		return nil, err
 	}
 	return &Caller{agent: agent, valid: func(ctx context.Context) error {
-		_, err := a.Registrar.Tokens.Find(ctx, token, managementv3.AgentsPurpose)
+		_, err := a.legacyToken(ctx, token)
 		return err
 	}}, nil
+}
+
+// legacyToken returns the ClusterRegistrationToken of a token that a legacy agent shows.
+func (a *Agents) legacyToken(ctx context.Context, token string) (*managementv3.ClusterRegistrationToken, error) {
+	found, err := a.Registrar.Tokens.Find(ctx, token, managementv3.AgentsPurpose)
+	if err == nil && !servesLegacy(found) {
+		return nil, response.Errorf(http.StatusForbidden, "this registration token has spec.maxUses, and agents of other hubs have no id to "+
+			"count them by; create a ClusterRegistrationToken without spec.maxUses for this agent")
+	}
+	return found, err
+}
+
+// servesLegacy reports whether legacy agents may show a token. Nothing tells them apart, so that no use of theirs can be counted: with a
+// token that is used up, anybody could pose as the cluster.
+func servesLegacy(token *managementv3.ClusterRegistrationToken) bool {
+	return token.Spec.Serves(managementv3.AgentsPurpose) && token.Spec.MaxUses <= 0
 }
 
 // parseTunnelParams reads what a legacy agent says about its cluster. These are claims, by which the cluster's API is reached through

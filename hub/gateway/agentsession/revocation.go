@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,8 +38,8 @@ func (a *Agents) recheck(c *Caller) {
 }
 
 // WatchRevocations ends sessions as soon as the object behind their credential is deleted: the TunnelAgent, the ServiceAccount of a
-// machine, the management Cluster, or a ClusterRegistrationToken of a legacy agent's cluster. It returns at once; informers call it until
-// ctx ends.
+// machine, the management Cluster, or a ClusterRegistrationToken of a legacy agent's cluster, or its Secret. It returns at once; informers
+// call it until ctx ends.
 func (a *Agents) WatchRevocations(ctx context.Context, informers cache.Informers) error {
 	for _, watched := range []struct {
 		object client.Object
@@ -70,7 +71,7 @@ func (a *Agents) WatchRevocations(ctx context.Context, informers cache.Informers
 			UpdateFunc: func(before, after any) {
 				old, isOld := before.(client.Object)
 				now, isNow := after.(client.Object)
-				if isOld && isNow && (old.GetUID() != now.GetUID() || old.GetDeletionTimestamp().IsZero() && !now.GetDeletionTimestamp().IsZero()) {
+				if isOld && isNow && revoked(old, now) {
 					end(before)
 				}
 			},
@@ -80,7 +81,18 @@ func (a *Agents) WatchRevocations(ctx context.Context, informers cache.Informers
 			return fmt.Errorf("watching %T: %w", watched.object, err)
 		}
 	}
-	return nil
+	return a.Secrets.OnRegistrationDeleted(func(secret *corev1.Secret) { a.endRevoked(ctx, secret) })
+}
+
+// revoked reports whether a change of an object takes back what it has authorized: another object has its name, it is being deleted, or it
+// is a token that legacy agents may no longer show.
+func revoked(before, after client.Object) bool {
+	if before.GetUID() != after.GetUID() || before.GetDeletionTimestamp().IsZero() && !after.GetDeletionTimestamp().IsZero() {
+		return true
+	}
+	old, isOld := before.(*managementv3.ClusterRegistrationToken)
+	now, isNow := after.(*managementv3.ClusterRegistrationToken)
+	return isOld && isNow && servesLegacy(old) && !servesLegacy(now)
 }
 
 func endAgent(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
@@ -91,13 +103,26 @@ func endAgent(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool
 // endLegacy ends the sessions of all legacy agents of a cluster, if a token is deleted that agents could show. Which token each has shown
 // is not kept; those with another one reconnect.
 func endLegacy(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
-	if token, ok := deleted.(*managementv3.ClusterRegistrationToken); ok && !token.Spec.Serves(managementv3.AgentsPurpose) {
+	if token, ok := deleted.(*managementv3.ClusterRegistrationToken); ok && !servesLegacy(token) {
 		return nil, ""
 	}
 	cluster := deleted.GetNamespace()
 	return func(a tunnel.Agent) bool {
 		return a.Identity == "" && (a.Key == cluster || a.Key == legacyAPIPrefix+cluster)
-	}, "ClusterRegistrationToken " + client.ObjectKeyFromObject(deleted).String() + " was deleted"
+	}, "ClusterRegistrationToken " + client.ObjectKeyFromObject(deleted).String() + " was deleted, restricted or replaced"
+}
+
+// endRevoked ends the sessions of legacy agents whose token was revoked by the deletion of its Secret. Where the ClusterRegistrationToken
+// is gone as well, its own deletion ends them.
+func (a *Agents) endRevoked(ctx context.Context, secret *corev1.Secret) {
+	name, isToken := strings.CutPrefix(secret.Name, managementv3.TokenSecretPrefix)
+	token := &managementv3.ClusterRegistrationToken{}
+	if !isToken || a.Client.Get(ctx, client.ObjectKey{Namespace: secret.Namespace, Name: name}, token) != nil {
+		return
+	}
+	if match, reason := endLegacy(ctx, token); match != nil {
+		a.Tunnels.Disconnect(match, reason)
+	}
 }
 
 func endCluster(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {

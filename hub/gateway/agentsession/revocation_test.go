@@ -65,6 +65,9 @@ func TestRevocation(t *testing.T) {
 		{"a token of machines", &managementv3.ClusterRegistrationToken{
 			ObjectMeta: meta("c-m-1", "node-command-abcde"), Spec: managementv3.ClusterRegistrationTokenSpec{Purpose: managementv3.MachinesPurpose},
 		}, endLegacy, nil},
+		{"a token with maxUses, which no legacy agent has shown", &managementv3.ClusterRegistrationToken{
+			ObjectMeta: meta("c-m-1", "import-command-abcde"), Spec: managementv3.ClusterRegistrationTokenSpec{MaxUses: 2},
+		}, endLegacy, nil},
 		{"a cluster", &managementv3.Cluster{ObjectMeta: meta("", "c-m-1")}, endCluster,
 			[]string{"agent", "aggregation", "legacy", "machine", "second agent", "second machine"}},
 		{"a machine's account", &corev1.ServiceAccount{ObjectMeta: meta("fleet", "m1-machine-plan")}, a.endMachine, []string{"machine"}},

@@ -54,6 +54,10 @@ func (g *Registrar) ImportManifest(ctx context.Context, file, address string) ([
 	if found.Spec.ClusterName != name {
 		return nil, ErrUnknownToken
 	}
+	// The manifest may have credentials for a registry: who finds a command that has done its part must not get them.
+	if err := g.Tokens.CheckUses(ctx, found); err != nil {
+		return nil, err
+	}
 	cluster, err := g.clusterOf(ctx, found)
 	if err != nil {
 		return nil, err
@@ -78,13 +82,12 @@ func (g *Registrar) ImportManifest(ctx context.Context, file, address string) ([
 	return manifest, err
 }
 
-// pullConfig returns the hub's credentials for its system default registry, where the agent's image is: nobody has configured that registry
-// on the Nodes of an imported cluster. As for machines, those of the first pull Secret that has some count.
+// pullConfig returns the hub's credentials for the agent's image in its system default registry: nobody has configured that registry on the
+// Nodes of an imported cluster. As for machines, those of the first pull Secret that has some count.
 func (g *Registrar) pullConfig(ctx context.Context) ([]byte, error) {
 	if g.Settings.SystemDefaultRegistry == "" {
 		return nil, nil
 	}
-	host := dockerconfig.Host(g.Settings.SystemDefaultRegistry)
 	for _, name := range g.Settings.PullSecrets {
 		key := client.ObjectKey{Namespace: g.Settings.SystemNamespace, Name: name}
 		secret := &corev1.Secret{}
@@ -94,7 +97,7 @@ func (g *Registrar) pullConfig(ctx context.Context) ([]byte, error) {
 		if secret.Type != corev1.SecretTypeDockerConfigJson {
 			continue
 		}
-		if config, ok := dockerconfig.Only(secret.Data[corev1.DockerConfigJsonKey], host); ok {
+		if config, ok := dockerconfig.Only(secret.Data[corev1.DockerConfigJsonKey], g.Settings.AgentImage()); ok {
 			return config, nil
 		}
 	}

@@ -180,29 +180,58 @@ func (t *Tokens) Use(ctx context.Context, token *managementv3.ClusterRegistratio
 
 // recordUse fails with a conflict if another user was counted in between.
 func (t *Tokens) recordUse(ctx context.Context, token *managementv3.ClusterRegistrationToken, user string) error {
-	name := types.NamespacedName{Namespace: token.Namespace, Name: managementv3.TokenSecretPrefix + token.Name}
-	secret := &corev1.Secret{}
-	if err := t.live.Get(ctx, name, secret); err != nil {
-		if apierrors.IsNotFound(err) {
-			return ErrUnknownToken
-		}
-		return fmt.Errorf("reading Secret %s: %w", name, err)
+	secret, err := t.secretOf(ctx, token)
+	if err != nil {
+		return err
 	}
 	registration := tokens.DecodeSecret(secret.Data)
 	if slices.Contains(registration.UsedBy, user) {
 		return nil
 	}
-	if int64(len(registration.UsedBy)) >= token.Spec.MaxUses {
-		return response.Errorf(http.StatusUnauthorized,
-			"the registration token has been used up: spec.maxUses of ClusterRegistrationToken %s/%s is %d; "+
-				"create another one", token.Namespace, token.Name, token.Spec.MaxUses)
+	if err := checkUses(token, registration); err != nil {
+		return err
 	}
 	changed := secret.DeepCopy()
 	registration.UsedBy = append(registration.UsedBy, user)
 	changed.Data[managementv3.UsedByKey] = registration.Encode()[managementv3.UsedByKey]
-	err := t.client.Patch(ctx, changed, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	err = t.client.Patch(ctx, changed, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}), fieldOwner)
 	if err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("counting a use of ClusterRegistrationToken %s/%s: %w", token.Namespace, token.Name, err)
 	}
 	return err
+}
+
+// CheckUses refuses a token that is used up with 401, where an answer to its holder is no use of the token.
+func (t *Tokens) CheckUses(ctx context.Context, token *managementv3.ClusterRegistrationToken) error {
+	if token.Spec.MaxUses <= 0 {
+		return nil
+	}
+	secret, err := t.secretOf(ctx, token)
+	if err != nil {
+		return err
+	}
+	return checkUses(token, tokens.DecodeSecret(secret.Data))
+}
+
+func checkUses(token *managementv3.ClusterRegistrationToken, registration tokens.Registration) error {
+	if int64(len(registration.UsedBy)) < token.Spec.MaxUses {
+		return nil
+	}
+	return response.Errorf(http.StatusUnauthorized,
+		"the registration token has been used up: spec.maxUses of ClusterRegistrationToken %s/%s is %d; create another one",
+		token.Namespace, token.Name, token.Spec.MaxUses)
+}
+
+// secretOf reads the Secret of a ClusterRegistrationToken from the API.
+func (t *Tokens) secretOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*corev1.Secret, error) {
+	name := types.NamespacedName{Namespace: token.Namespace, Name: managementv3.TokenSecretPrefix + token.Name}
+	secret := &corev1.Secret{}
+	err := t.live.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ErrUnknownToken
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	return secret, nil
 }

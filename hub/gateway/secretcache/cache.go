@@ -155,6 +155,23 @@ func (c *Cache) SubscribeRequest(key types.NamespacedName) (changed <-chan struc
 // AccountChanged notifies the subscribers of a ServiceAccount.
 func (c *Cache) AccountChanged(account types.NamespacedName) { c.changes.notify(accountTopic(account)) }
 
+// OnRegistrationDeleted registers what is called with the Secret of a registration token that was deleted, when its tokens are no longer
+// found. It must not block.
+func (c *Cache) OnRegistrationDeleted(deleted func(*corev1.Secret)) error {
+	_, err := c.registrations.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		if final, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = final.Obj
+		}
+		if secret, ok := obj.(*corev1.Secret); ok {
+			deleted(secret)
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("watching the Secrets of registration tokens: %w", err)
+	}
+	return nil
+}
+
 func requestTopic(key types.NamespacedName) string { return "request/" + key.String() }
 
 func accountTopic(account types.NamespacedName) string { return "account/" + account.String() }

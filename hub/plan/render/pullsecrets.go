@@ -14,13 +14,13 @@ func (b *builder) addPullCredentials(configs map[string]registryConfig) {
 		return
 	}
 	for _, secret := range b.Cluster.PullSecrets {
-		if auth, ok := dockerAuth(secret.Data[".dockerconfigjson"], host); ok && auth != (registryAuth{}) {
+		if auth, ok := dockerAuth(secret.Data[".dockerconfigjson"], registry); ok && auth != (registryAuth{}) {
 			configs[host] = registryConfig{Auth: &auth}
 			return
 		}
 	}
 	if len(b.Cluster.Settings.PullSecrets) > 0 {
 		b.problems.warn("system-default-registry",
-			"none of the hub's pull Secrets (--system-default-registry-pull-secrets) has credentials for %s", host)
+			"none of the hub's pull Secrets (--system-default-registry-pull-secrets) has credentials for %s", registry)
 	}
 }

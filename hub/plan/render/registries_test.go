@@ -97,6 +97,21 @@ func TestAgentOfOwnPrivateRegistry(t *testing.T) {
 	}
 }
 
+// TestPullCredentialsOfPath: machines get the hub's credentials for the path of its registry, and not those for another path of that host.
+func TestPullCredentialsOfPath(t *testing.T) {
+	in := machineOf(t, k3s, "a", "w")
+	in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com/mirror"
+	in.Cluster.PullSecrets = []Object{{Data: map[string][]byte{".dockerconfigjson": []byte(
+		`{"auths":{"hub.example.com/internal":{"username":"x","password":"y"},"hub.example.com/mirror":{"username":"u","password":"p"}}}`)}}}
+	plan, problems := Plan(in)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := fileOf(t, plan, agentRegistriesPath); !strings.Contains(got, `"username": "u"`) || strings.Contains(got, `"x"`) {
+		t.Errorf("the agent has the registries %s", got)
+	}
+}
+
 // fileOf is the content of a file of a plan; empty if it has none.
 func fileOf(t *testing.T, plan plans.Plan, path string) string {
 	t.Helper()

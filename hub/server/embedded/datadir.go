@@ -6,7 +6,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -25,6 +27,28 @@ func prepareDataDir(dir string) (string, error) {
 		return "", fmt.Errorf("making data directory: %w", err)
 	}
 	return abs, nil
+}
+
+// checkOwner returns an error for root, euid 0, where the data in a directory are those of another user, as with the package: files that
+// root writes there, such as snapshots of etcd and rotated logs, cannot be read by the hub of that user, which does not start afterwards.
+func checkOwner(dir, etcdDir string, euid int) error {
+	info, err := os.Stat(etcdDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading etcd directory: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || euid != 0 || stat.Uid == 0 {
+		return nil
+	}
+	owner := strconv.FormatUint(uint64(stat.Uid), 10)
+	if found, err := user.LookupId(owner); err == nil {
+		owner = found.Username
+	}
+	return fmt.Errorf("data directory %s belongs to the hub of user %s, which could not read what root writes there; run the hub as that "+
+		"user (that of the package with systemctl start drover-hub), or choose another --data-dir", dir, owner)
 }
 
 // dirLock keeps a second hub away from a data directory. The kernel drops it with the process, so that a killed hub leaves nothing

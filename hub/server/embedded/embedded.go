@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -94,6 +95,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	opts.DataDir = dataDir
+	if err := checkOwner(opts.DataDir, opts.etcdDir(), os.Geteuid()); err != nil {
+		return nil, err
+	}
 	settle := unsettle()
 	defer settle()
 

@@ -33,3 +33,35 @@ func TestOnly(t *testing.T) {
 		t.Errorf("of what is no configuration: %s, %t", got, ok)
 	}
 }
+
+const paths = `{"auths": {
+	"registry.example.com/internal": {"username": "internal"},
+	"registry.example.com/mirror": {"username": "mirror"},
+	"https://registry.example.com/mirror/drover/": {"username": "drover"},
+	"other.example.com/v2/internal": {"username": "other"}
+}}`
+
+// TestPaths: credentials for a path are for what is below it, and no others of the registry are handed on.
+func TestPaths(t *testing.T) {
+	for registry, want := range map[string]string{
+		"registry.example.com/mirror": "mirror", "registry.example.com/mirror/rancher": "mirror", "registry.example.com/mirror/drover": "drover",
+		"registry.example.com/mir": "", "registry.example.com/public": "", "registry.example.com": "drover", "other.example.com": "other",
+		"other.example.com/public": "", "other.example.com/internal/a": "other",
+	} {
+		if got, ok := Find([]byte(paths), registry); got.Username != want || ok != (want != "") {
+			t.Errorf("%s: got %+v, %t", registry, got, ok)
+		}
+	}
+	for image, want := range map[string]string{
+		"registry.example.com/mirror/a:v1":          `{"auths":{"registry.example.com/mirror":{"username":"mirror"}}}`,
+		"registry.example.com/mirror@sha256:00":     `{"auths":{"registry.example.com/mirror":{"username":"mirror"}}}`,
+		"registry.example.com/drover/cluster-agent": "",
+		"other.example.com/internal:v1":             `{"auths":{"other.example.com/v2/internal":{"username":"other"}}}`,
+		"registry.example.com/mirror/drover/cluster-agent:v1": `{"auths":{"https://registry.example.com/mirror/drover/":` +
+			`{"username":"drover"},"registry.example.com/mirror":{"username":"mirror"}}}`,
+	} {
+		if got, ok := Only([]byte(paths), image); string(got) != want || ok != (want != "") {
+			t.Errorf("%s: got %s, %t", image, got, ok)
+		}
+	}
+}

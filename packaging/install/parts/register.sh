@@ -116,6 +116,19 @@ register() {
 	refuse_second_cluster
 }
 
+# refuse_running_node fails where Kubernetes runs on a machine that is not registered: it would get the configuration of the new cluster, and
+# start again with the data of its own. A caller who passes the machine's id knows what it is.
+refuse_running_node() {
+	if [ -z "$registers" ] || [ -n "$transaction" ] || [ -n "${CATTLE_ID:-}" ]; then return 0; fi
+	if [ -s "$config_dir/cattle-id" ] || [ -s "$connection_file" ]; then return 0; fi
+	for unit in k3s k3s-agent rke2-server rke2-agent; do
+		systemctl is-active --quiet "$unit" </dev/null || continue
+		case $unit in rke2*) script=rke2-uninstall.sh ;; *) script=$unit-uninstall.sh ;; esac
+		info "To have the hub manage that cluster, import it. To use this machine for another one, run $script first, which deletes its data"
+		fail "This machine is a node of a cluster already: $unit is running; nothing was installed"
+	done
+}
+
 # connection_field NAME FILE prints a text of connection info, or of the kubeconfig in it.
 connection_field() { sed -n "s/.*\"\{0,1\}$1\"\{0,1\}: *\"\{0,1\}\([^\"\\\\ ]*\).*/\1/p" "$2" | head -n 1; }
 
