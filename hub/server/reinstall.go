@@ -23,8 +23,8 @@ import (
 const (
 	// maxReinstallPause is the longest pause before the hub installs something again after an error, or that is deleted again and again.
 	maxReinstallPause = 5 * time.Minute
-	// reinstallCalm is after how long another deletion counts as the first.
-	reinstallCalm = time.Minute
+	// reinstallGap is after how long another deletion counts as the first.
+	reinstallGap = time.Minute
 )
 
 // reinstall installs again what the API server checks requests with, as soon as somebody has deleted it. Otherwise nothing would check them
@@ -113,7 +113,7 @@ func (r *reinstall) Start(ctx context.Context) error {
 			if again != nil {
 				continue
 			}
-			if time.Since(installed) < reinstallCalm {
+			if time.Since(installed) < reinstallGap {
 				// Another program wants it gone: the two must not keep the API server busy.
 				again = time.After(pause.Step())
 				continue

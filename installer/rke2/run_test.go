@@ -3,6 +3,7 @@ package rke2
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,7 +202,7 @@ echo HOME=/root >"$INSTALL_RKE2_TAR_PREFIX/lib/systemd/system/rke2-server.env"
 	if got, want := m.Read("usr/local/lib/systemd/system/rke2-server.env"), "HOME=/root\nHTTPS_PROXY=\"http://proxy:3128\"\n"; got != want {
 		t.Errorf("environment file has %q, want %q", got, want)
 	}
-	restarted := append(installed[:2:2], "--no-block restart rke2-server.service")
+	restarted := slices.Concat(installed, []string{"--no-block restart rke2-server.service"})
 	if diff := cmp.Diff(restarted, m.MustRun("HTTPS_PROXY=http://other:3128")); diff != "" {
 		t.Errorf("orders to systemctl after a change of a variable (-want +got):\n%s", diff)
 	}
@@ -235,8 +236,8 @@ func TestStampInTheDataDirectory(t *testing.T) {
 	}
 }
 
-// TestDefaultDataDirectoryInOtherWords: the file of the stamp is not removed as that of an earlier version, after which each change of a plan
-// would restart RKE2.
+// TestDefaultDataDirectoryInOtherWords: the file of the stamp is not removed as that of an earlier version, after which each change of a
+// plan would restart RKE2.
 func TestDefaultDataDirectoryInOtherWords(t *testing.T) {
 	for _, dir := range []string{"/var/lib/rancher/rke2/", "/link/rancher/rke2"} {
 		m := machine(t)
