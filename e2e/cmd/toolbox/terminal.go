@@ -16,11 +16,12 @@ import (
 
 // terminal says how large its terminal is, also when that changes, answers each line, and ends with the code of "exit <code>".
 func terminal(_ context.Context, _ []string, in io.Reader, out io.Writer) error {
+	// A terminal gets its size a moment after the program has started: before or after it is shown for the first time.
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
 	if err := showSize(out); err != nil {
 		return fmt.Errorf("there is no terminal: %w", err)
 	}
-	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, syscall.SIGWINCH)
 	go func() {
 		for range resized {
 			_ = showSize(out)
