@@ -45,7 +45,7 @@ func (c *connection) path() string {
 func (c *connection) restConfig() (*rest.Config, error) {
 	path := c.path()
 	if c.kubeconfig == "" {
-		if err := c.checkKubeconfig(rootDataDir); err != nil {
+		if err := c.checkKubeconfig(defaultDataDir(), rootDataDir); err != nil {
 			return nil, err
 		}
 	}
@@ -78,12 +78,12 @@ func (c *connection) client() (client.WithWatch, error) {
 	return out, nil
 }
 
-// checkKubeconfig returns an error unless the kubeconfig in the data directory can be read. For a user without a hub, on a machine that has
-// the hub of the package or of root in rootDir, it is about that one, whose directory such a user cannot look into.
-func (c *connection) checkKubeconfig(rootDir string) error {
+// checkKubeconfig returns an error unless the kubeconfig in the data directory can be read. For a user without a hub in defaultDir, on a
+// machine that has the hub of the package or of root in rootDir, it is about that one, whose directory such a user cannot look into.
+func (c *connection) checkKubeconfig(defaultDir, rootDir string) error {
 	path := c.path()
 	err := readable(path)
-	if errors.Is(err, fs.ErrNotExist) && c.dataDir == defaultDataDir() && c.dataDir != rootDir {
+	if errors.Is(err, fs.ErrNotExist) && c.dataDir == defaultDir && c.dataDir != rootDir {
 		if _, statErr := os.Stat(filepath.Dir(rootDir)); statErr == nil {
 			path, err = filepath.Join(rootDir, embedded.AdminKubeconfig), fs.ErrPermission
 		}

@@ -43,25 +43,22 @@ func TestExplainKubeconfig(t *testing.T) {
 
 // TestCheckKubeconfig: a user on the machine of the package's hub learns that root may use it, instead of a file that never was.
 func TestCheckKubeconfig(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
-	system := filepath.Join(t.TempDir(), "drover")
+	system, defaultDir := filepath.Join(t.TempDir(), "drover"), t.TempDir()
 	rootDir := filepath.Join(system, "hub")
-	c := &connection{dataDir: defaultDataDir()}
-	if readable(c.path()) == nil {
-		t.Skipf("this machine has a hub in %s", c.dataDir)
-	}
-	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), "there is no hub's kubeconfig at "+c.path()) {
+	c := &connection{dataDir: defaultDir}
+	want := "there is no hub's kubeconfig at " + c.path()
+	if err := c.checkKubeconfig(defaultDir, rootDir); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("without a hub: got %v", err)
 	}
 	if err := os.Mkdir(system, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	want := "reading the hub's kubeconfig " + rootDir + "/admin.kubeconfig: permission denied; run this command as root"
-	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), want) {
+	want = "reading the hub's kubeconfig " + rootDir + "/admin.kubeconfig: permission denied; run this command as root"
+	if err := c.checkKubeconfig(defaultDir, rootDir); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("with a hub of the package: got %v, want %s", err, want)
 	}
 	c.dataDir = "/data"
-	if err := c.checkKubeconfig(rootDir); err == nil || !strings.HasPrefix(err.Error(), "there is no hub's kubeconfig at /data/") {
+	if err := c.checkKubeconfig(defaultDir, rootDir); err == nil || !strings.HasPrefix(err.Error(), "there is no hub's kubeconfig at /data/") {
 		t.Errorf("with another --data-dir: got %v", err)
 	}
 }

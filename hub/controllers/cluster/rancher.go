@@ -21,9 +21,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// The annotations in which Rancher writes what it has made an object for.
+// The annotations in which Rancher writes what it has made an object for, beside that of the kind.
 const (
-	rancherOwnerKind      = "objectset.rio.cattle.io/owner-gvk"
 	rancherOwnerNamespace = "objectset.rio.cattle.io/owner-namespace"
 	rancherOwnerName      = "objectset.rio.cattle.io/owner-name"
 )
@@ -32,7 +31,7 @@ const (
 // takes an object over checks that the Cluster has it by another way, too.
 func madeByRancher(o client.Object, cluster *provisioningv1.Cluster) bool {
 	annotations := o.GetAnnotations()
-	return annotations[rancherOwnerKind] == provisioningv1.GroupVersion.String()+", Kind=Cluster" &&
+	return annotations[driverschema.RancherOwnerKindAnnotation] == provisioningv1.GroupVersion.String()+", Kind=Cluster" &&
 		annotations[rancherOwnerNamespace] == cluster.Namespace && annotations[rancherOwnerName] == cluster.Name
 }
 

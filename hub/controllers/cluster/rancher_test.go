@@ -33,7 +33,7 @@ import (
 
 // ofRancher are the annotations that Rancher gives to what it makes for a Cluster.
 func ofRancher(namespace, name string) map[string]string {
-	return map[string]string{rancherOwnerKind: "provisioning.cattle.io/v1, Kind=Cluster", rancherOwnerNamespace: namespace,
+	return map[string]string{schema.RancherOwnerKindAnnotation: "provisioning.cattle.io/v1, Kind=Cluster", rancherOwnerNamespace: namespace,
 		rancherOwnerName: name}
 }
 

@@ -60,16 +60,16 @@ func DriverOfTemplate(template schema.GroupKind) string {
 	return strings.ToLower(driver)
 }
 
-// The annotation in which Rancher writes the kind of what it has made an object for, and its value on definitions of drivers.
-const (
-	rancherOwnerKind = "objectset.rio.cattle.io/owner-gvk"
-	rancherSchema    = "management.cattle.io/v3, Kind=DynamicSchema"
-)
+// RancherOwnerKindAnnotation is where Rancher writes the kind of what it has made an object for.
+const RancherOwnerKindAnnotation = "objectset.rio.cattle.io/owner-gvk"
+
+// rancherSchema is its value on definitions of drivers.
+const rancherSchema = "management.cattle.io/v3, Kind=DynamicSchema"
 
 // OfRancher reports whether Rancher has made a definition of a driver, and no hub has taken it over yet. Only administrators write
 // definitions.
 func OfRancher(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	return crd.Labels[DriverLabel] == "" && crd.Annotations[rancherOwnerKind] == rancherSchema &&
+	return crd.Labels[DriverLabel] == "" && crd.Annotations[RancherOwnerKindAnnotation] == rancherSchema &&
 		(crd.Spec.Group == MachineGroup || crd.Spec.Group == ConfigGroup)
 }
 

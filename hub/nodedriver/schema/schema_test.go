@@ -71,7 +71,7 @@ func TestOfRancher(t *testing.T) {
 		"a user's":                       {group: MachineGroup},
 	} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		crd.Annotations, crd.Labels = map[string]string{rancherOwnerKind: tt.owner}, map[string]string{DriverLabel: tt.driver}
+		crd.Annotations, crd.Labels = map[string]string{RancherOwnerKindAnnotation: tt.owner}, map[string]string{DriverLabel: tt.driver}
 		crd.Spec.Group = tt.group
 		if got := OfRancher(crd); got != tt.want {
 			t.Errorf("%s: %v", what, got)
