@@ -207,13 +207,14 @@ func TestSetPhases(t *testing.T) {
 				"Bootstrapped": "Unknown WaitingForProbes Waiting for probes: kubelet"},
 		},
 		"done": {
-			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"},
+			scope{kubeconfigRead: true, outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"},
 				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
 			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ",
 				"Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
 		},
 		"more Machines are missing": {
-			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, missing: []string{"workers has 1 of 3"},
+			scope{kubeconfigRead: true, outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"},
+				missing:  []string{"workers has 1 of 3"},
 				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
 			map[string]string{"Ready": "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",
 				"Stable":      "Unknown WaitingForMachines Waiting for Machines to be created: workers has 1 of 3",
@@ -221,11 +222,13 @@ func TestSetPhases(t *testing.T) {
 				"Provisioned": "True Provisioned ", "KubeconfigReady": "True KubeconfigReady "},
 		},
 		"no Node": {
-			scope{outcome: &rollout.Outcome{Done: true}, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}}, nil,
+			scope{kubeconfigRead: true, outcome: &rollout.Outcome{Done: true},
+				machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}}, nil,
 			map[string]string{"Ready": "Unknown WaitingForNodes Waiting for the Node of a to appear in the cluster", "Stable": "True Stable "},
 		},
 		"no kubeconfig": {
-			scope{outcome: &rollout.Outcome{Done: true}, kubeconfig: rollout.Wait{Reason: reasons.NoCertificateAuthority, Message: "none"}}, nil,
+			scope{kubeconfigRead: true, outcome: &rollout.Outcome{Done: true},
+				kubeconfig: rollout.Wait{Reason: reasons.NoCertificateAuthority, Message: "none"}}, nil,
 			map[string]string{"Ready": "False NoCertificateAuthority none", "Stable": "True Stable "},
 		},
 		"error": {
@@ -247,6 +250,33 @@ func TestSetPhases(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConflictBeforeKubeconfig: a reconcile that a conflict ended before the kubeconfig was looked at says nothing new of it.
+func TestConflictBeforeKubeconfig(t *testing.T) {
+	waiting := rollout.Wait{Reason: reasons.WaitingForControlPlane, Message: "Waiting for the first control plane node"}
+	for name, tc := range map[string]struct {
+		before *rollout.Wait
+		want   map[string]string
+	}{
+		"nothing known": {nil, map[string]string{}},
+		"it waited": {&waiting, map[string]string{"KubeconfigReady": "Unknown WaitingForControlPlane " + waiting.Message,
+			"Ready": "Unknown WaitingForControlPlane " + waiting.Message}},
+		"it exists": {&rollout.Wait{}, map[string]string{"KubeconfigReady": "True KubeconfigReady ", "Ready": "True Ready "}},
+	} {
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"},
+			machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}
+		if tc.before != nil {
+			set(s, KubeconfigReadyCondition, *tc.before)
+		}
+		setPhases(s, nil)
+		got := summary(s)
+		for _, conditionType := range []string{KubeconfigReadyCondition, rkev1.ReadyCondition} {
+			if got[conditionType] != tc.want[conditionType] {
+				t.Errorf("%s: %s is %q, want %q", name, conditionType, got[conditionType], tc.want[conditionType])
+			}
+		}
 	}
 }
 
@@ -292,7 +322,8 @@ func TestKnownReplicas(t *testing.T) {
 
 // TestFieldsWithoutEffect: fields that nothing acts on are named in a condition, and are in no applied spec.
 func TestFieldsWithoutEffect(t *testing.T) {
-	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, outcome: &rollout.Outcome{}, machines: []*machine{}}
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, kubeconfigRead: true, outcome: &rollout.Outcome{},
+		machines: []*machine{}}
 	s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
 	s.controlPlane.Spec.Replicas = new(int32(3))
 	s.controlPlane.Spec.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}

@@ -39,7 +39,8 @@ const (
 // ensureKubeconfig keeps the Secret <cluster>-kubeconfig, by which Cluster API, this hub and users reach the cluster. One that the
 // RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use: that of another cluster, for instance. That
 // of Rancher is replaced.
-func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
+func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) (reterr error) {
+	defer func() { s.kubeconfigRead = reterr == nil }()
 	name := s.secretName(secret.Kubeconfig)
 	found := &corev1.Secret{}
 	err := r.Cache.Get(ctx, s.key(name), found)

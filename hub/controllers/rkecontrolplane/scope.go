@@ -102,8 +102,10 @@ type scope struct {
 	wait rollout.Wait
 	// kubeconfig is why there is no kubeconfig; zero if there is one (ensureKubeconfig).
 	// kubeconfigNote is what there is to say of one that can be used; empty for nothing (ensureKubeconfig).
+	// kubeconfigRead is whether the reconcile came so far that these are known; a conflict may end it before (ensureKubeconfig).
 	kubeconfig     rollout.Wait
 	kubeconfigNote string
+	kubeconfigRead bool
 	// deleting is what a deletion waits for (reconcileDelete).
 	deleting string
 

@@ -93,22 +93,40 @@ func setPhases(s *scope, err error) {
 		s.outcome.Wait.Reason != rollout.ReasonWaitingForMachines, wait)
 	setOnce(s, rkev1.BootstrappedCondition, slices.ContainsFunc(s.machines,
 		func(m *machine) bool { return m.state.Init && m.state.Working() }), wait)
-	if s.outcome != nil && err == nil {
-		set(s, KubeconfigReadyCondition, s.kubeconfig)
-		if s.kubeconfig == (rollout.Wait{}) && s.kubeconfigNote != "" {
-			conditions.Set(s.controlPlane, metav1.Condition{Type: KubeconfigReadyCondition, Status: metav1.ConditionTrue,
-				Reason: KubeconfigReadyCondition, Message: s.kubeconfigNote})
-		}
-	} else if !conditions.Has(s.controlPlane, KubeconfigReadyCondition) {
-		set(s, KubeconfigReadyCondition, wait)
-	}
+	s.setKubeconfigReady(wait)
 	if wait == (rollout.Wait{}) {
-		wait = s.kubeconfig
+		var known bool
+		if wait, known = s.waitForKubeconfig(); !known {
+			return
+		}
 	}
 	if wait == (rollout.Wait{}) {
 		wait = s.waitForNodes()
 	}
 	set(s, rkev1.ReadyCondition, wait)
+}
+
+// setKubeconfigReady says what ensureKubeconfig has found. A reconcile that ended before leaves what is known; where nothing is, it is what
+// the reconcile waits for.
+func (s *scope) setKubeconfigReady(wait rollout.Wait) {
+	switch {
+	case s.kubeconfigRead && s.kubeconfig == (rollout.Wait{}) && s.kubeconfigNote != "":
+		conditions.Set(s.controlPlane, metav1.Condition{Type: KubeconfigReadyCondition, Status: metav1.ConditionTrue,
+			Reason: KubeconfigReadyCondition, Message: s.kubeconfigNote})
+	case s.kubeconfigRead:
+		set(s, KubeconfigReadyCondition, s.kubeconfig)
+	case wait != (rollout.Wait{}) && !conditions.Has(s.controlPlane, KubeconfigReadyCondition):
+		set(s, KubeconfigReadyCondition, wait)
+	}
+}
+
+// waitForKubeconfig is why there is no kubeconfig, by the condition, and whether that is known.
+func (s *scope) waitForKubeconfig() (wait rollout.Wait, known bool) {
+	c := conditions.Get(s.controlPlane, KubeconfigReadyCondition)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return rollout.Wait{}, c != nil
+	}
+	return rollout.Wait{Reason: c.Reason, Message: c.Message}, true
 }
 
 // waitForMachines waits for Machines that MachineDeployments ask for and that do not exist yet. While they are made one after the other, a
