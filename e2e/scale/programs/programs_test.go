@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,26 @@ func TestParseStat(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestTimerSlack: a program gets the slack, and one that is started afterwards that of the system.
+func TestTimerSlack(t *testing.T) {
+	slack := func() (out string) {
+		raw, err := exec.Command("cat", "/proc/self/timerslack_ns").Output()
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(raw))
+	}
+	before := slack()
+	var with string
+	err := WithTimerSlack(70*time.Millisecond, func() error {
+		with = slack()
+		return nil
+	})
+	if err != nil || with != "70000000" || slack() != before {
+		t.Errorf("%v, the slack is %s, and %s afterwards, not %s", err, with, slack(), before)
 	}
 }
 
