@@ -13,13 +13,25 @@ import (
 
 func parse(t *testing.T, args ...string) *serveOptions {
 	t.Helper()
-	opts := &serveOptions{}
+	opts := &serveOptions{addresses: func() ([]net.Addr, error) { return parseAddresses(t, "127.0.0.1/8", "10.0.0.5/24"), nil }}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	opts.addFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return opts
+}
+
+func parseAddresses(t *testing.T, all ...string) (out []net.Addr) {
+	t.Helper()
+	for _, address := range all {
+		ip, network, err := net.ParseCIDR(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, &net.IPNet{IP: ip, Mask: network.Mask})
+	}
+	return out
 }
 
 func TestComplete(t *testing.T) {
@@ -100,10 +112,6 @@ func TestComplete(t *testing.T) {
 }
 
 func TestAdvertiseAddress(t *testing.T) {
-	own, err := ownAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
 		name, podIP string
 		args        []string
@@ -111,8 +119,8 @@ func TestAdvertiseAddress(t *testing.T) {
 	}{
 		{name: "alone there is nobody to tell"},
 		{name: "alone, told to nobody", args: []string{"--advertise-address=10.0.0.7:8443"}, err: "--advertise-address needs --kubeconfig"},
-		{name: "any address of this machine", args: []string{"--kubeconfig=x"}, want: net.JoinHostPort(own.String(), "8443")},
-		{name: "all addresses by name", args: []string{"--kubeconfig=x", "--listen=[::]:1234"}, want: net.JoinHostPort(own.String(), "1234")},
+		{name: "any address of this machine", args: []string{"--kubeconfig=x"}, want: "10.0.0.5:8443"},
+		{name: "all addresses by name", args: []string{"--kubeconfig=x", "--listen=[::]:1234"}, want: "10.0.0.5:1234"},
 		{name: "one address", args: []string{"--kubeconfig=x", "--listen=127.0.0.1:1234"}, want: "127.0.0.1:1234"},
 		{name: "a pod", podIP: "10.42.0.5", args: []string{"--kubeconfig=x"}, want: "10.42.0.5:8443"},
 		{name: "as told", podIP: "10.42.0.5", args: []string{"--kubeconfig=x", "--advertise-address=hub-1.hubs:8443"}, want: "hub-1.hubs:8443"},
@@ -143,12 +151,26 @@ func TestAdvertiseAddress(t *testing.T) {
 func TestServerURLOfThisMachine(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	opts := parse(t, "--listen=:1234")
-	if err := opts.complete(); err != nil {
-		t.Fatal(err)
+	if err := opts.complete(); err != nil || opts.hub.Settings.ServerURL != "https://10.0.0.5:1234" {
+		t.Errorf("got %s, %v", opts.hub.Settings.ServerURL, err)
 	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(opts.hub.Settings.ServerURL, "https://"))
-	if err != nil || net.ParseIP(host) == nil || port != "1234" {
-		t.Errorf("got %s (%v), want https://<address>:1234", opts.hub.Settings.ServerURL, err)
+}
+
+// TestNoAddress: a hub that starts before the network does not write its loopback address into machines.
+func TestNoAddress(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("POD_IP", "")
+	for flag, args := range map[string][]string{"--server-url": nil, "--advertise-address": {"--server-url=https://h", "--kubeconfig=x"}} {
+		opts := parse(t, args...)
+		opts.addresses = func() ([]net.Addr, error) { return parseAddresses(t, "127.0.0.1/8", "::1/128", "fe80::1/64"), nil }
+		if err := opts.complete(); err == nil || !strings.HasPrefix(err.Error(), flag+": must be set: this machine has no address") {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+	opts := parse(t, "--server-url=https://127.0.0.1:8443")
+	opts.addresses = func() ([]net.Addr, error) { return nil, nil }
+	if err := opts.complete(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -157,17 +179,9 @@ func TestFirstAddress(t *testing.T) {
 	for want, addresses := range map[string][]string{
 		"10.0.0.5":    {"127.0.0.1/8", "::1/128", "2001:db8::5/64", "169.254.7.7/16", "10.0.0.5/24", "10.0.0.6/24"},
 		"2001:db8::5": {"127.0.0.1/8", "::1/128", "fe80::1/64", "2001:db8::5/64", "fd00::5/64"},
-		"127.0.0.1":   {"127.0.0.1/8", "::1/128", "fe80::1/64"},
+		"<nil>":       {"127.0.0.1/8", "::1/128", "fe80::1/64"},
 	} {
-		var all []net.Addr
-		for _, address := range addresses {
-			ip, network, err := net.ParseCIDR(address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, &net.IPNet{IP: ip, Mask: network.Mask})
-		}
-		if got := firstAddress(all); got.String() != want {
+		if got := firstAddress(parseAddresses(t, addresses...)); got.String() != want {
 			t.Errorf("%v: got %s, want %s", addresses, got, want)
 		}
 	}

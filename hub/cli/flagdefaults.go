@@ -111,9 +111,9 @@ func (o *serveOptions) completeAdvertiseAddress() error {
 	if ip := net.ParseIP(host); os.Getenv("POD_IP") != "" {
 		host = os.Getenv("POD_IP")
 	} else if host == "" || ip != nil && ip.IsUnspecified() {
-		first, err := ownAddress()
+		first, err := o.ownAddress()
 		if err != nil {
-			return err
+			return fmt.Errorf("--advertise-address: %w", err)
 		}
 		host = first.String()
 	}
@@ -208,25 +208,28 @@ func (o *serveOptions) completeServerURL() error {
 	if err != nil {
 		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.hub.GatewayListen, err)
 	}
-	ip, err := ownAddress()
+	ip, err := o.ownAddress()
 	if err != nil {
-		return err
+		return fmt.Errorf("--server-url: %w", err)
 	}
 	o.hub.Settings.ServerURL = "https://" + net.JoinHostPort(ip.String(), port)
 	return nil
 }
 
-// ownAddress is the first address of this machine that another machine may be able to reach.
-func ownAddress() (net.IP, error) {
-	addresses, err := net.InterfaceAddrs()
+// ownAddress is the first address of this machine that another machine may be able to reach. A machine without one has perhaps no network
+// yet: a loopback address would be written into every machine.
+func (o *serveOptions) ownAddress() (net.IP, error) {
+	addresses, err := o.addresses()
 	if err != nil {
 		return nil, fmt.Errorf("reading the addresses of this machine: %w", err)
 	}
-	return firstAddress(addresses), nil
+	if ip := firstAddress(addresses); ip != nil {
+		return ip, nil
+	}
+	return nil, errors.New("must be set: this machine has no address that other machines could reach; its network may not be up yet")
 }
 
-// firstAddress is the first IPv4 address that another machine may be able to reach, or else the first IPv6 address, or else a loopback
-// address.
+// firstAddress is the first IPv4 address that another machine may be able to reach, or else the first IPv6 address; nil for none.
 func firstAddress(addresses []net.Addr) net.IP {
 	var six net.IP
 	for _, address := range addresses {
@@ -239,8 +242,5 @@ func firstAddress(addresses []net.Addr) net.IP {
 			six = network.IP
 		}
 	}
-	if six != nil {
-		return six
-	}
-	return net.IPv4(127, 0, 0, 1)
+	return six
 }

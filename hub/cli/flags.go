@@ -2,6 +2,7 @@ package cli
 
 import (
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,6 +41,8 @@ type serveOptions struct {
 	apiPort *pflag.Flag
 	// nodeDriverScheduling is a jobs.Scheduling as JSON.
 	nodeDriverScheduling string
+	// addresses are those of this machine, with their networks.
+	addresses func() ([]net.Addr, error)
 }
 
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {

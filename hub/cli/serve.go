@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime/debug"
 	"time"
@@ -24,7 +25,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	opts := &serveOptions{}
+	opts := &serveOptions{addresses: net.InterfaceAddrs}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the hub",
