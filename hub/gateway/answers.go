@@ -23,7 +23,26 @@ const maxLogged = 300
 // writeText answers with an error as one line of text.
 func (s *Server) writeText(w http.ResponseWriter, r *http.Request, err error) {
 	refused := s.asError(w, r, err)
+	s.logRefusedCaller(r, refused)
 	http.Error(w, refused.Message, refused.Code)
+}
+
+// logRefusedCaller logs who is not let in for good and has not registered: a machine with a registration token that has expired, for
+// instance. Whoever reaches the hub can cause such lines, so that they are limited by address and altogether.
+func (s *Server) logRefusedCaller(r *http.Request, refused *response.Error) {
+	switch refused.Code {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusGone:
+	default:
+		return
+	}
+	if _, ok := s.refusals.Take(ratelimit.ClientKey(r)); !ok {
+		return
+	}
+	if _, ok := s.strangers.Take(""); !ok {
+		return
+	}
+	s.log.Info("Request refused", "method", shortened(r.Method), "path", shortened(loggedPath(r)), "code", refused.Code,
+		"reason", shortened(refused.Message), "client", ratelimit.ClientAddress(r))
 }
 
 // writeStatus answers with an error as Kubernetes does. m is the machine that has sent the request; nil if its credential is not verified.

@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/drover-dev/drover/hub/gateway/registration"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -71,5 +75,39 @@ func TestUnreadRefusalOfHeaders(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	if err := errors.Join(err, answer.Body.Close()); err != nil || string(body) != "done" {
 		t.Errorf("a handler that takes longer answers %q, %v", body, err)
+	}
+}
+
+// TestRefusedCallersAreLogged: an operator sees why a machine does not register, whoever sends the request cannot fill the log, and no
+// credential is in it.
+func TestRefusedCallersAreLogged(t *testing.T) {
+	s := newTestServer(t, "")
+	var lines []string
+	s.log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	get(s, "/assets/none") // 404 says nothing of a caller
+	if len(lines) > 0 {
+		t.Errorf("logged %q", lines)
+	}
+	get(s, "/v3/connect/agent")
+	s.writeText(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, registration.ImportPath+"secret-token_c-m-a.yaml", nil),
+		response.Errorf(http.StatusUnauthorized, "the registration token has expired"))
+	if len(lines) != 2 || !strings.Contains(lines[0], `"path"="/v3/connect/agent"`) || !strings.Contains(lines[0], `"code"=401`) ||
+		!strings.Contains(lines[0], "the registration token is missing") || strings.Contains(lines[1], "secret-token") {
+		t.Errorf("logged %q", lines)
+	}
+	for range 100 {
+		get(s, "/v3/connect/agent")
+	}
+	if len(lines) > 10 {
+		t.Errorf("%d lines for one address", len(lines))
+	}
+	lines = nil
+	for i := range 1000 {
+		r := httptest.NewRequest(http.MethodGet, "/v3/connect/agent", nil)
+		r.RemoteAddr = fmt.Sprintf("10.1.%d.%d:1", i/250, i%250)
+		s.handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if len(lines) > 100 {
+		t.Errorf("%d lines for a thousand addresses", len(lines))
 	}
 }
