@@ -60,8 +60,9 @@ type shared struct {
 	work         *pace.Work
 	// agents are those that the gateway hands out.
 	agents *downloads.Files
-	// drivers runs node drivers.
-	drivers nodedriver.Drivers
+	// drivers runs node drivers, driverMachines has it create and remove machines.
+	drivers        nodedriver.Drivers
+	driverMachines *drivermachine.Reconciler
 }
 
 // addControllers adds Drover's own controllers, those of each provider in the order in which a cluster comes to be.
@@ -95,7 +96,7 @@ func infrastructureControllers(s shared) ([]reconciler, error) {
 		&machinerequest.Reconciler{},
 		&custommachine.Reconciler{ClusterCache: s.clusterCache},
 		&nodedrivercontroller.Reconciler{Drivers: s.drivers},
-		&drivermachine.Reconciler{ClusterCache: s.clusterCache, Drivers: s.drivers},
+		s.driverMachines,
 	}, nil
 }
 

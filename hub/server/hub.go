@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/apiproxy"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/controllers/drivermachine"
 	"github.com/drover-dev/drover/hub/controllers/plansecret"
 	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/gateway"
@@ -110,6 +111,8 @@ type Hub struct {
 	listener *listener
 	// persistent is the lifetime of the manager's cache and webhooks.
 	persistent *lifetime
+	// driverMachines is waited for when the hub stops; nil for none.
+	driverMachines *drivermachine.Reconciler
 }
 
 // Start runs the hub until ctx ends or something fails. A hub that stops gives other replicas, if there are any, time to take over.
@@ -128,9 +131,11 @@ func (h *Hub) Start(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	settled := h.settle()
 	if h.listener == nil {
 		stopManager()
 		err := h.stopped(<-ended)
+		<-settled
 		h.persistent.end()
 		return err
 	}
@@ -138,8 +143,21 @@ func (h *Hub) Start(ctx context.Context) error {
 	stopManager()
 	h.listener.drain(drainTime)
 	err := errors.Join(h.stopped(<-ended), h.listener.close())
+	<-settled
 	h.persistent.end()
 	return err
+}
+
+// settle closes the channel when no node driver is creating a machine any more, or has had its time: drivers end with this process.
+func (h *Hub) settle() <-chan struct{} {
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		if h.driverMachines != nil {
+			h.driverMachines.Settle()
+		}
+	}()
+	return settled
 }
 
 // stopped is the error of a manager that was asked to stop. It is none if a controller did not end in time: what a controller does may be
@@ -215,7 +233,8 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if s.drivers, err = newDrivers(config, opts); err != nil {
 		return nil, err
 	}
-	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent}
+	s.driverMachines = &drivermachine.Reconciler{ClusterCache: clusterCache, Drivers: s.drivers}
+	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent, driverMachines: s.driverMachines}
 	if !opts.Providers.Has(provider.ControlPlane) {
 		if err := addCacheCheck(mgr); err != nil {
 			return nil, err

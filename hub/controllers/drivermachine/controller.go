@@ -68,6 +68,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(apierrors.Requeue(r))
 }
 
+// Settle is for a hub that stops, after the context of SetupWithManager has ended: it waits, for some seconds at most, for drivers that
+// create machines, which end with the process of the hub. Until the cloud has answered, nobody knows the instance that it is creating.
+func (r *Reconciler) Settle() {
+	if r.operations != nil {
+		r.operations.settle()
+	}
+}
+
 // Reconcile starts the controller of a driver once its kinds are installed. It runs as long as they may have objects.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	driver := &managementv3.NodeDriver{}

@@ -24,6 +24,8 @@ type operation struct {
 	cancel  context.CancelFunc
 	// queued is true while it waits for those of other machines.
 	queued atomic.Bool
+	// ended is closed when it is over, and its outcome was written if it could be.
+	ended chan struct{}
 }
 
 // failure is why an operation could not begin, or not write its outcome: what is in the machine state Secret does not tell.
@@ -79,7 +81,8 @@ func (o *operations) start(machine types.UID, removal bool, now func() time.Time
 		return
 	}
 	ctx, cancel := context.WithCancel(o.parent)
-	o.running[machine] = &operation{removal: removal, cancel: cancel}
+	begun := &operation{removal: removal, cancel: cancel, ended: make(chan struct{})}
+	o.running[machine] = begun
 	go func() {
 		defer cancel()
 		err := do(ctx)
@@ -87,8 +90,32 @@ func (o *operations) start(machine types.UID, removal bool, now func() time.Time
 		delete(o.running, machine)
 		o.record(machine, removal, err, now)
 		o.mutex.Unlock()
+		close(begun.ended)
 		ended()
 	}()
+}
+
+// settleTime is how long a hub that stops waits for drivers that create machines. A cloud answers within it as a rule.
+const settleTime = 10 * time.Second
+
+// settle returns when the creations that run are over, or after settleTime. What a removal has not done yet, the next one does.
+func (o *operations) settle() {
+	o.mutex.Lock()
+	var creations []*operation
+	for _, running := range o.running {
+		if !running.removal {
+			creations = append(creations, running)
+		}
+	}
+	o.mutex.Unlock()
+	limit := time.After(settleTime)
+	for _, creation := range creations {
+		select {
+		case <-creation.ended:
+		case <-limit:
+			return
+		}
+	}
 }
 
 // record notes how an operation has ended.
