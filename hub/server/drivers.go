@@ -17,5 +17,5 @@ func newDrivers(config *rest.Config, opts Options) (nodedriver.Drivers, error) {
 		})
 	}
 	runner, err := nodedriver.NewRunner(opts.NodeDriverDir)
-	return &nodedriver.Local{Programs: &programs.Store{Dir: opts.NodeDriverDir}, Runner: runner}, err
+	return &nodedriver.Local{Programs: programs.NewStore(opts.NodeDriverDir), Runner: runner}, err
 }

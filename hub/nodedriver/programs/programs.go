@@ -42,6 +42,23 @@ type Store struct {
 	Client *http.Client
 }
 
+// downloadPrefix begins the names of files in Dir/cache that are being downloaded.
+const downloadPrefix = "download-"
+
+// NewStore returns a Store of a directory that no other process uses. It removes the downloads that a killed hub has left there, each as
+// large as a driver; one that cannot be removed takes space only.
+func NewStore(dir string) *Store {
+	s := &Store{Dir: dir}
+	if dir == "" {
+		return s
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "cache", downloadPrefix+"*")) // its only error is that of a wrong pattern
+	for _, file := range left {
+		_ = os.Remove(file)
+	}
+	return s
+}
+
 // Program is a program on disk.
 type Program struct {
 	Path string
@@ -83,7 +100,7 @@ func (s *Store) Builtin(driver string) (*Program, error) {
 }
 
 // Download returns the program at a URL, which may be an archive. sum is the SHA-256 or SHA-512 of what is downloaded, in hex. What was
-// downloaded once is not downloaded again.
+// downloaded once is not downloaded again, unless a power cut has left a file without its content.
 func (s *Store) Download(ctx context.Context, address, sum string) (*Program, error) {
 	if s.Dir == "" {
 		return nil, fault("the hub has no --node-driver-dir, in which downloaded drivers are kept; set it")
@@ -91,13 +108,13 @@ func (s *Store) Download(ctx context.Context, address, sum string) (*Program, er
 	sum = strings.ToLower(sum)
 	key := sha256.Sum256([]byte(sum))
 	path := filepath.Join(s.Dir, "cache", hex.EncodeToString(key[:16]))
-	if have, err := checksum(path); err == nil {
+	if have, err := checksum(path); err == nil && checkProgram(path) == nil {
 		return &Program{path, have}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the directory of drivers: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "download-")
+	temp, err := os.CreateTemp(filepath.Dir(path), downloadPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("creating a file for the driver: %w", err)
 	}

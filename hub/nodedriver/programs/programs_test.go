@@ -115,6 +115,44 @@ func TestDownload(t *testing.T) {
 	if requests != 0 {
 		t.Error("downloaded twice")
 	}
+	// After a power cut, the file may be there without its content.
+	got, err := store.Download(t.Context(), server.URL+"/driver", hex.EncodeToString(sum[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(got.Path, 0); err != nil {
+		t.Fatal(err)
+	}
+	got, err = store.Download(t.Context(), server.URL+"/driver", hex.EncodeToString(sum[:]))
+	if err != nil || got.Checksum != hex.EncodeToString(sum[:]) || requests != 1 {
+		t.Errorf("got %+v, %v after %d requests", got, err, requests)
+	}
+}
+
+// TestIncompleteDownloads: what a hub has left that was killed is removed by the next one, and programs are not.
+func TestIncompleteDownloads(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "cache"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"docker-machine-driver-lab", "cache/download-1", "cache/download-1.program", "cache/0123456789abcdef"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	NewStore("") // it has no directory, and that of the process is none
+	if _, err := os.Stat("cache/download-1"); err != nil {
+		t.Error(err)
+	}
+	store := NewStore(dir)
+	if _, err := store.Builtin("lab"); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "cache"))
+	if err != nil || len(left) != 1 || left[0].Name() != "0123456789abcdef" {
+		t.Errorf("left %v, %v", left, err)
+	}
 }
 
 func TestBuiltin(t *testing.T) {

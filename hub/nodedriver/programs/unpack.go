@@ -40,7 +40,23 @@ func unpack(from, to string) error {
 	if err := os.Chmod(temp, 0o700); err != nil { //nolint:gosec
 		return err
 	}
-	return os.Rename(temp, to)
+	// A file that has the name is used from then on: its content must not be lost in a power cut.
+	if err := syncPath(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, to); err != nil {
+		return err
+	}
+	return syncPath(path.Dir(to))
+}
+
+// syncPath writes a file or a directory to the disk.
+func syncPath(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func readHead(name string) ([]byte, error) {
