@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	storagenames "k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -126,7 +131,7 @@ func (o *operationOptions) waitForAll(cmd *cobra.Command, c client.WithWatch, op
 	return errors.Join(errs...)
 }
 
-// create creates an operation for a cluster, with a name that the API server completes.
+// create creates an operation for a cluster. It has a name like those that the API server completes, by which createOnce finds it.
 func (o *operationOptions) create(ctx context.Context, c client.Client, cluster client.ObjectKey, op operationv1.Operation) error {
 	ref, err := clusterReference(ctx, c, cluster)
 	if err != nil {
@@ -138,11 +143,53 @@ func (o *operationOptions) create(ctx context.Context, c client.Client, cluster 
 		spec.TTL = -1
 	}
 	op.SetNamespace(cluster.Namespace)
-	op.SetGenerateName(cluster.Name + "-")
-	if err := c.Create(ctx, op); err != nil {
+	op.SetName(storagenames.SimpleNameGenerator.GenerateName(cluster.Name + "-"))
+	if err := createOnce(ctx, c, op); err != nil {
 		return fmt.Errorf("creating %s for Cluster %s: %w", operationv1.Kind(op), cluster, err)
 	}
 	return nil
+}
+
+// An operation whose creation was not answered is looked for every lookInterval, for the first time when the API server has had time to
+// complete it, and for lookTime, in which the API server of a hub that restarts is back.
+const lookTime, lookInterval = 10 * time.Second, 500 * time.Millisecond
+
+// createOnce creates an operation that has a name. Where the answer is lost, as with an API server that restarts, it looks whether the
+// operation exists: after an error, the user creates another one, and a second restore discards what was written since the first.
+func createOnce(ctx context.Context, c client.Client, op operationv1.Operation) error {
+	err := c.Create(ctx, op)
+	if !answerLost(err) {
+		return err
+	}
+	key, ref := client.ObjectKeyFromObject(op), operationLineOf(op).ref()
+	for end := time.Now().Add(lookTime); ; {
+		select {
+		case <-time.After(lookInterval):
+		case <-ctx.Done():
+		}
+		found, unknown := objects.Get(ctx, c, key, op)
+		switch {
+		case found:
+			return nil
+		case unknown == nil:
+			return err
+		case apierrors.IsForbidden(unknown) || ctx.Err() != nil || time.Now().After(end):
+			return fmt.Errorf("%w; %s may have been created nevertheless: see \"hub operation list\"", err, ref)
+		}
+	}
+}
+
+// answerLost reports whether a request may have been carried out in spite of its error: the API server or a load balancer has failed, or
+// the connection has ended.
+func answerLost(err error) bool {
+	if status, answered := errors.AsType[*apierrors.StatusError](err); answered {
+		return status.ErrStatus.Code >= http.StatusInternalServerError
+	}
+	if network, ok := errors.AsType[*net.OpError](err); ok && network.Op == "dial" {
+		return false
+	}
+	_, sent := errors.AsType[*url.Error](err)
+	return sent
 }
 
 // isPaused reports whether a Cluster is known to be paused. Whoever may not read it creates the operation all the same.

@@ -100,7 +100,7 @@ func TestDeletionStopsEarly(t *testing.T) {
 			if created++; created > 1 {
 				return errors.New("the API server is gone")
 			}
-			o.SetName(o.GetGenerateName() + "first")
+			o.SetName("demo-first")
 			return c.Create(ctx, o, opts...)
 		},
 	})

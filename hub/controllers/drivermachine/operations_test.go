@@ -33,6 +33,7 @@ func TestSettle(t *testing.T) {
 				if took := time.Since(begun); took != test.want {
 					t.Errorf("waited %s, want %s", took, test.want)
 				}
+				time.Sleep(test.ends)
 			})
 		})
 	}
