@@ -23,7 +23,7 @@ type Outlived string
 // What may be left.
 const (
 	OutlivedNothing Outlived = ""
-	// OutlivedCreation is a creation, which Create continues.
+	// OutlivedCreation is a creation, which Create continues, or one whose result was not recorded.
 	OutlivedCreation Outlived = "Creation"
 	// OutlivedRemains is a removal, or what an operation has written, such as a state that was not saved. Remove continues it, and cleans up.
 	OutlivedRemains Outlived = "Remains"
@@ -37,14 +37,15 @@ type Drivers interface {
 	Flags(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) ([]plugin.Flag, string, error)
 	// Create removes what the state of a machine has, creates the machine, and runs its bootstrap data. log is the end of what the driver has
 	// written, without secrets, as is the text of the error. Whatever the outcome, the state was saved, unless the error is ErrInterrupted or
-	// ErrNotStarted.
+	// ErrNotStarted. After a creation that has succeeded, Forget is to be called once that is recorded. Until then Outlived may say that
+	// there is a creation, of which Create returns the same result again.
 	Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error)
 	// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed. It ends a creation that
 	// has outlived the process of the hub that began it, and removes what that has created. The errors are those of Create.
 	Remove(ctx context.Context, m *Machine) (log string, err error)
 	// Outlived returns what an earlier process of the hub has left of the operations of a machine.
 	Outlived(ctx context.Context, id ID) (Outlived, error)
-	// Forget ends all operations of a machine that is given up.
+	// Forget ends all operations of a machine that is given up, and drops the result of a creation that is recorded.
 	Forget(ctx context.Context, id ID) error
 }
 

@@ -54,7 +54,7 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 			return nil
 		}
 		var final *nodedriver.InvalidError
-		return m.writeOutcome(ctx, object, log, func(s *stored) error {
+		unwritten := m.writeOutcome(ctx, object, log, func(s *stored) error {
 			switch {
 			case err == nil:
 				s.progress = progress{Phase: phaseCreated, Attempt: attempt, Addresses: addresses}
@@ -66,7 +66,24 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 			}
 			return nil
 		})
+		if unwritten != nil || err != nil {
+			return unwritten
+		}
+		return m.forget(ctx, work.ID)
 	})
+}
+
+// forgetWithin is the time to delete what the driver has kept of a creation.
+const forgetWithin = 10 * time.Second
+
+// forget drops the result of a creation whose outcome is recorded. Where that fails, it is deleted when the machine is removed.
+func (m *machines) forget(ctx context.Context, id nodedriver.ID) error {
+	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+	defer cancel()
+	if err := m.drivers.Forget(forgetting, id); err != nil {
+		return fmt.Errorf("deleting the Job that has created the machine: %w", err)
+	}
+	return nil
 }
 
 // removeEarlier removes the machine of an earlier attempt, which may have registered, and then lets that of the next one register: in the

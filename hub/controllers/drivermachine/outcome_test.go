@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/drover-dev/drover/hub/nodedriver"
 )
 
 var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "one-machine-state", errors.New("exceeded quota"))
@@ -197,5 +199,58 @@ func TestRemovalCannotBeSaved(t *testing.T) {
 			t.Errorf("removed %d, again after %s: %+v", drivers.removed, pause, c)
 		}
 		now = now.Add(pause)
+	}
+}
+
+// keepingDrivers keep that they have created a machine until they are to forget it, as Jobs do.
+type keepingDrivers struct {
+	fakeDrivers
+	kept bool
+}
+
+func (k *keepingDrivers) Outlived(context.Context, nodedriver.ID) (nodedriver.Outlived, error) {
+	if k.kept {
+		return nodedriver.OutlivedCreation, nil
+	}
+	return nodedriver.OutlivedNothing, nil
+}
+
+func (k *keepingDrivers) Create(ctx context.Context, m *nodedriver.Machine) ([]nodedriver.Address, string, error) {
+	if k.kept {
+		return []nodedriver.Address{{Address: "192.0.2.1"}}, "", nil
+	}
+	addresses, log, err := k.fakeDrivers.Create(ctx, m)
+	k.kept = err == nil
+	return addresses, log, err
+}
+
+func (k *keepingDrivers) Forget(context.Context, nodedriver.ID) error {
+	k.kept = false
+	return nil
+}
+
+// A creation is forgotten once its outcome is recorded, and not before: the machine would be removed, and created again.
+func TestCreationIsKept(t *testing.T) {
+	drivers := &keepingDrivers{fakeDrivers: fakeDrivers{create: func(context.Context) error { return nil }}}
+	h := newHub(t, drivers)
+	now, refused := time.Now(), true
+	h.now = func() time.Time { return now }
+	h.interceptOutcome(func(context.Context) error {
+		if refused {
+			return errQuota
+		}
+		return nil
+	})
+	h.reconcile()
+	<-h.events
+	c, pause := h.reconcile()
+	if c.Reason != "CreateError" || !drivers.kept {
+		t.Fatalf("kept %v, %+v", drivers.kept, c)
+	}
+	refused, now = false, now.Add(pause)
+	h.reconcile()
+	<-h.events
+	if c, _ = h.reconcile(); c.Reason != "Created" || drivers.made != 1 || drivers.removed > 0 || drivers.kept {
+		t.Errorf("made %d, removed %d, kept %v, %+v", drivers.made, drivers.removed, drivers.kept, c)
 	}
 }

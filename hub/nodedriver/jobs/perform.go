@@ -21,8 +21,9 @@ import (
 // abandonTimeout is the time to delete the objects of a Job that could not be created.
 const abandonTimeout = 30 * time.Second
 
-// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards.
-// When ctx ends first, the Job goes on, and the error is ErrInterrupted.
+// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards,
+// but those of a creation that has succeeded: Forget does that, once it is recorded. When ctx ends first, the Job goes on, and the error is
+// ErrInterrupted.
 func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*result, error) {
 	exists, err := r.begun(ctx, j)
 	if ctx.Err() != nil {
@@ -61,6 +62,9 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 	}
 	if err != nil {
 		return nil, err
+	}
+	if j.order.Operation == create && out.Error == "" {
+		return out, nil
 	}
 	if err := r.delete(ctx, j); err != nil { // the next operation of the machine does
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting a Job that has ended failed", "Job", j.name)
