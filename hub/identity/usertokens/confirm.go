@@ -14,6 +14,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -25,17 +26,45 @@ const (
 	MaxOutlive = 24 * time.Hour
 	// confirmInterval is the precision of status.confirmedAt.
 	confirmInterval = time.Hour
+	// expiredFor is how long the Token of an expired token is kept, for its user to see. At most MaxPerUser are kept.
+	expiredFor = 24 * time.Hour
+	// maxRemoved bounds how many of them one request deletes, which creates one at most.
+	maxRemoved = 20
 )
 
-// tokensOf lists the persistent tokens of a user that have not expired.
-func (h *Handler) tokensOf(ctx context.Context, u user.Info) ([]managementv3.Token, error) {
+// tokensOf lists the persistent tokens of a user: those that the user holds, and those that have expired.
+func (h *Handler) tokensOf(ctx context.Context, u user.Info) (held, expired []managementv3.Token, err error) {
 	var list managementv3.TokenList
 	if err := h.Client.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing the persistent tokens of a user: %w", err)
+		return nil, nil, fmt.Errorf("listing the persistent tokens of a user: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(t managementv3.Token) bool {
-		return t.Spec.User.Username != u.GetName() || t.Spec.User.UID != u.GetUID() || h.Now().After(t.Spec.ExpiresAt.Time)
-	}), nil
+	now := h.Now()
+	for i := range list.Items {
+		switch t := list.Items[i]; {
+		case t.Spec.User.Username != u.GetName() || t.Spec.User.UID != u.GetUID():
+		case now.After(t.Spec.ExpiresAt.Time):
+			expired = append(expired, t)
+		default:
+			held = append(held, t)
+		}
+	}
+	return held, expired, nil
+}
+
+// removeExpired deletes Tokens of expired tokens. Nobody else does, and a user who gets one for a minute again and again would have ever
+// more of them.
+func (h *Handler) removeExpired(ctx context.Context, expired []managementv3.Token) error {
+	slices.SortFunc(expired, func(a, b managementv3.Token) int { return b.Spec.ExpiresAt.Compare(a.Spec.ExpiresAt.Time) })
+	var errs []error
+	for i := range expired {
+		if i < MaxPerUser && h.Now().Sub(expired[i].Spec.ExpiresAt.Time) < expiredFor {
+			continue
+		}
+		if errs = append(errs, objects.Delete(ctx, h.Client, &expired[i])); len(errs) == maxRemoved {
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // confirm records on a user's persistent tokens that the user has logged in, and removes the groups that the user has left. A Token that

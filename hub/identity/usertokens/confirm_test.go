@@ -109,6 +109,47 @@ func TestTokensPerUser(t *testing.T) {
 	}
 }
 
+// Tokens that have expired are deleted, but for the last ones, which their user sees for a day.
+func TestExpiredTokens(t *testing.T) {
+	w := newWorld(t)
+	create := func(name, who string, ago time.Duration) {
+		t.Helper()
+		token := held(name, who)
+		token.Spec.ExpiresAt = metav1.NewTime(now.Add(-ago))
+		if err := w.client.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range MaxPerUser + 3 {
+		create(fmt.Sprintf("anna-%02d", i), "anna", time.Duration(i+1)*time.Minute)
+	}
+	create("anna-live", "anna", -time.Hour)
+	create("bert-yesterday", "bert", expiredFor-time.Minute)
+	create("bert-before", "bert", expiredFor+time.Minute)
+	create("carl-before", "carl", expiredFor+time.Minute)
+	for _, who := range []string{"anna", "bert"} {
+		if got := w.ask(who, `{"cluster":"c-m-a"}`); got.Code != http.StatusOK {
+			t.Fatal(got.Body)
+		}
+	}
+	gone := map[string]bool{"bert-before": true}
+	for i := range 3 {
+		gone[fmt.Sprintf("anna-%02d", MaxPerUser+i)] = true
+	}
+	var left managementv3.TokenList
+	if err := w.client.List(t.Context(), &left); err != nil {
+		t.Fatal(err)
+	}
+	if want := MaxPerUser + 3; len(left.Items) != want { // beside 50 of anna's: her live one, one of bert's, and that of carl
+		t.Errorf("there are %d Tokens, want %d", len(left.Items), want)
+	}
+	for _, token := range left.Items {
+		if gone[token.Name] {
+			t.Errorf("Token %s still exists", token.Name)
+		}
+	}
+}
+
 // A credential of minutes must not become access for months.
 func TestCredentialEnds(t *testing.T) {
 	bearer := func(in time.Duration) string {

@@ -130,9 +130,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 		return nil, response.Errorf(http.StatusForbidden, "there is no cluster %s that user %q may reach; "+
 			"this requires the verb get on clusters/proxy in API group provisioning.cattle.io", request.Cluster, who.GetName())
 	}
-	held, err := h.tokensOf(r.Context(), who)
+	held, expired, err := h.tokensOf(r.Context(), who)
 	if err != nil {
 		return nil, err
+	}
+	if err := h.removeExpired(r.Context(), expired); err != nil {
+		h.Logger.Error(err, "Failed to delete expired persistent tokens", "user", who.GetName())
 	}
 	if err := h.confirm(r.Context(), who, held); err != nil {
 		h.Logger.Error(err, "Failed to confirm persistent tokens", "user", who.GetName())
