@@ -39,7 +39,7 @@ type credentialManager struct {
 	current identity
 	// renewAt is RenewAfter of current plus jitter, so that pods and clusters do not renew together.
 	renewAt time.Time
-	// refused is a credential for which the hub returned 401.
+	// refused is a credential for which the hub returned 401. It is not shown again while the registration token may be good.
 	refused string
 }
 
@@ -94,6 +94,15 @@ func (m *credentialManager) setRefused(credential string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refused = credential
+}
+
+// showAgain lets the current credential be shown to the hub again, where there is no other way to get one. The hub may have refused it
+// while its clock or that of this machine was wrong, or another hub may have answered at its address. With a registration token that has
+// expired or was deleted, the agent would not come back otherwise.
+func (m *credentialManager) showAgain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = ""
 }
 
 // isDue reports whether the current credential should be renewed.
@@ -156,11 +165,13 @@ func (m *credentialManager) register(ctx context.Context, secret *corev1.Secret,
 		return "", err
 	}
 	if token == "" {
+		m.showAgain()
 		return "", fmt.Errorf(
 			"no registration token in %s, and no credential that the hub accepts: apply the cluster's manifest again", m.hub.directory)
 	}
 	next, err := m.hub.exchange(ctx, token, agent)
 	if isUnauthorized(err) {
+		m.showAgain()
 		return "", fmt.Errorf(
 			"the hub refuses the registration token: apply the cluster's manifest again, which contains the current one: %w", err)
 	}

@@ -202,6 +202,25 @@ func TestCredential(t *testing.T) {
 	}
 }
 
+// TestRefusedCredentialIsShownAgain: an agent without a registration token that the hub accepts shows its credential again after a refusal.
+func TestRefusedCredentialIsShownAgain(t *testing.T) {
+	hub := newFakeHub(t)
+	hub.refuse = map[string]int{registrationToken: 401}
+	stored := &memory{}
+	now := time.Now()
+	stored.hold(identity{Agent: agentID, Credential: "stored", ExpiresAt: now.Add(10 * time.Hour), RenewAfter: now.Add(time.Hour)})
+	k := newCredentialManager(stored, hub.hubClient, "", slog.New(slog.DiscardHandler))
+	for range 2 {
+		if got, err := k.credential(t.Context()); got != "stored" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		k.setRefused("stored") // by the tunnel
+		if got, err := k.credential(t.Context()); got != "" || err == nil {
+			t.Errorf("right after the refusal: %q, %v", got, err)
+		}
+	}
+}
+
 func TestWhatAnotherPodRenewedIsUsed(t *testing.T) {
 	hub := newFakeHub(t)
 	stored := &memory{}
