@@ -106,6 +106,9 @@ func (c *Chooser) Choose(s State) Choice {
 func (c Choice) switches() bool { return c.Server != "" || c.Tunnel }
 
 func (c *Chooser) choose(s State) Choice {
+	if !s.LastSwitched.IsZero() && s.LastSwitched.After(c.Now().Add(switchDelay)) {
+		s.LastSwitched = time.Time{} // the clock was ahead then: nothing waits for it to catch up
+	}
 	if s.Tunnel {
 		return c.fromTunnel(s)
 	}

@@ -48,10 +48,12 @@ func TestFailover(t *testing.T) {
 		{name: "it was just switched", failures: 9, silent: time.Hour, switched: time.Minute},
 		{name: "it was switched long ago", failures: 9, silent: 10 * time.Minute, switched: 3 * time.Minute, want: "https://b"},
 		{name: "it is silent for hours", failures: 9, silent: 5 * time.Hour, switched: 20 * time.Minute},
+		{name: "it was switched while the clock was ahead", failures: 9, silent: 5 * time.Minute, switched: -14 * time.Hour, want: "https://b"},
+		{name: "it was just switched by a hub whose clock is a little ahead", failures: 9, silent: 5 * time.Minute, switched: -time.Second},
 	} {
 		s := State{Targets: Targets{Servers: servers}, Current: "https://a",
 			Health: &clustercache.HealthCheckingState{ConsecutiveFailures: tc.failures, LastProbeSuccessTime: now.Add(-tc.silent)}}
-		if tc.switched > 0 {
+		if tc.switched != 0 {
 			s.LastSwitched = now.Add(-tc.switched)
 		}
 		got := (&Chooser{Now: func() time.Time { return now }}).Choose(s)

@@ -49,6 +49,9 @@ const (
 // Handover is how long a token that was replaced is still good: whoever reads the Secret has read the new one by then.
 const Handover = 10 * time.Minute
 
+// leeway is by how much another replica, which has made a token, may have had its clock ahead.
+const leeway = time.Minute
+
 // Presence tells which sessions of agents there are.
 type Presence interface {
 	Connected(key string) bool
@@ -222,7 +225,7 @@ func (a *Access) Good(ctx context.Context, raw []byte, management string, admini
 		i := slices.IndexFunc(own, func(t managementv3.Token) bool { return t.Spec.Hash == hash })
 		if i >= 0 {
 			t := &own[i]
-			lasts := t.DeletionTimestamp.IsZero() && t.Spec.ExpiresAt.Sub(a.Now()) > renewBefore
+			lasts := t.DeletionTimestamp.IsZero() && t.Spec.ExpiresAt.Sub(a.Now()) > renewBefore && !a.fromFuture(t)
 			return lasts && slices.Equal(t.Spec.User.Groups, hubUser(administrator).GetGroups()), nil
 		}
 	}
@@ -245,7 +248,7 @@ func (a *Access) Revoke(ctx context.Context, raw []byte, management string) erro
 	}
 	var newest time.Time
 	for i := range own {
-		if made := own[i].Spec.ExpiresAt.Add(-tokenTTL); made.After(newest) {
+		if made := own[i].Spec.ExpiresAt.Add(-tokenTTL); made.After(newest) && !a.fromFuture(&own[i]) {
 			newest = made
 		}
 	}
@@ -260,6 +263,11 @@ func (a *Access) Revoke(ctx context.Context, raw []byte, management string) erro
 		}
 	}
 	return nil
+}
+
+// fromFuture reports whether a token of the hub's own was made while the clock was ahead: the hub refuses it until then.
+func (a *Access) fromFuture(t *managementv3.Token) bool {
+	return t.Spec.ExpiresAt.Add(-tokenTTL).After(a.Now().Add(leeway))
 }
 
 // ClusterOf names the management Cluster that a Token of the hub's own is for; empty for all others.

@@ -43,6 +43,31 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// An attempt that has failed while the clock was ahead does not hold up the next one until the clock has caught up.
+func TestPauseAfterTheClockWasAhead(t *testing.T) {
+	now := time.Now()
+	for name, tt := range map[string]struct{ notBefore, want time.Duration }{
+		"over":                {-time.Second, 0},
+		"not over":            {time.Minute, time.Minute},
+		"the longest":         {maxBackoff, maxBackoff},
+		"the clock was ahead": {14 * time.Hour, 0},
+	} {
+		if got := (progress{NotBefore: now.Add(tt.notBefore)}).pause(now); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+	drivers := &fakeDrivers{create: func(context.Context) error { return errors.New("quota exceeded") }}
+	h := newHub(t, drivers)
+	h.now = func() time.Time { return now.Add(14 * time.Hour) }
+	h.reconcile()
+	<-h.events
+	h.now = func() time.Time { return now }
+	if c, pause := h.reconcile(); c.Reason != "Creating" {
+		t.Errorf("%+v, again after %s", c, pause)
+	}
+	<-h.events
+}
+
 // A hub that ends while its own process creates a machine removes it at the next start, and begins again: there is one machine at any time.
 func TestRestartOfLocalForm(t *testing.T) {
 	drivers := &fakeDrivers{create: func(ctx context.Context) error {

@@ -19,3 +19,13 @@ func backoff(attempt int) time.Duration {
 	}
 	return d
 }
+
+// pause is how much is left of the pause after an attempt that has failed; zero for nothing. One that is longer than any was written while
+// the clock was ahead, and no machine waits for it to catch up.
+func (p progress) pause(now time.Time) time.Duration {
+	left := p.NotBefore.Sub(now)
+	if left > maxBackoff {
+		return 0
+	}
+	return max(0, left)
+}

@@ -74,11 +74,11 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 // removalPause is how long the next removal has to wait after one that has failed; removal says why.
 func (m *machines) removalPause(s *scope) time.Duration {
 	p := s.stored.progress
-	if p.RemovalAttempt > 0 && p.NotBefore.After(m.now()) {
+	if wait := p.pause(m.now()); p.RemovalAttempt > 0 && wait > 0 {
 		s.removal = cause.New("DeleteError", "Removing the machine failed (%d times, the next attempt at %s): %s; to give up on it, set the "+
 			"annotation %s=true and delete the machine at its cloud by hand", p.RemovalAttempt, p.NotBefore.UTC().Format(time.RFC3339), p.Error,
 			ForceRemoveAnnotation)
-		return p.NotBefore.Sub(m.now())
+		return wait
 	}
 	if failed := m.operations.failure(s.object.GetUID(), true); failed != nil && failed.notBefore.After(m.now()) {
 		s.removal = cause.New("DeleteError", "The removal of the machine could not be recorded (the next attempt at %s): %s",

@@ -171,10 +171,10 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		s.created = cause.New("CreateFailed", "Creating the machine failed for good (attempt %d of %d): %s; correct the machine "+
 			"configuration or the cloud credential, then delete the Machine", p.Attempt, maxAttempts, p.Error)
 		return ctrl.Result{}, nil
-	case p.Error != "" && p.NotBefore.After(m.now()):
+	case p.Error != "" && p.pause(m.now()) > 0:
 		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.Attempt, maxAttempts,
 			p.NotBefore.UTC().Format(time.RFC3339), p.Error)
-		return ctrl.Result{RequeueAfter: p.NotBefore.Sub(m.now())}, nil
+		return ctrl.Result{RequeueAfter: p.pause(m.now())}, nil
 	case failed != nil && failed.notBefore.After(m.now()):
 		s.created = cause.New("CreateError", "Creating the machine could not begin or be recorded (the next attempt at %s): %s",
 			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), maxError))
