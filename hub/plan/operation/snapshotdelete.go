@@ -162,7 +162,7 @@ func (d deletion) instead(in Inputs, _ bool) string {
 // copy: both have the same name. It is empty where there is no machine with etcd.
 func (d deletion) anyOf(in Inputs) string {
 	rank := func(m Machine) (n int) {
-		unseen := m.LastSeen.IsZero() || in.Now.Sub(m.LastSeen) > seenRecently
+		unseen := m.LastSeen.IsZero() || in.Now.Sub(m.LastSeen).Abs() > seenRecently
 		for bit, worse := range []bool{m.Name == in.Deletion.Machine, unseen, m.Progress != rollout.ProgressApplied, !m.HasPlanSecret} {
 			if worse {
 				n += 1 << bit

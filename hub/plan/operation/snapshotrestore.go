@@ -127,7 +127,7 @@ func leaving(in Inputs, target string) problem {
 func stillRunning(in Inputs) (running, silent []string, gone time.Duration) {
 	gone = seenRecently
 	for _, m := range in.Machines {
-		switch age := in.Now.Sub(m.LastSeen); {
+		switch age := in.Now.Sub(m.LastSeen).Abs(); { // it is yet to come where the hub's clock was ahead
 		case !m.Deleting || !m.Etcd || m.Progress == rollout.ProgressNone || m.LastSeen.IsZero():
 		case age < seenRecently:
 			running, gone = append(running, m.Name), min(gone, seenRecently-age)
@@ -365,7 +365,8 @@ func (s Snapshot) missing(now time.Time) problem {
 
 // rank prefers a machine whose agent is there, then the init node, then one that serves the API.
 func rank(m Machine, now time.Time) (n int) {
-	for bit, worse := range []bool{!m.ControlPlane, !m.Init, !m.HasPlanSecret, m.LastSeen.IsZero() || now.Sub(m.LastSeen) > seenRecently} {
+	unseen := m.LastSeen.IsZero() || now.Sub(m.LastSeen).Abs() > seenRecently
+	for bit, worse := range []bool{!m.ControlPlane, !m.Init, !m.HasPlanSecret, unseen} {
 		if worse {
 			n += 1 << bit
 		}

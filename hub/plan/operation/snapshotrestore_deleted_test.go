@@ -28,3 +28,15 @@ func TestRestoreEndsWhenAServerIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A machine that is being deleted, and was last seen while the hub's clock was ahead, holds up no restore until the clock has caught up.
+func TestSeenWhileTheClockWasAhead(t *testing.T) {
+	for ago, runs := range map[time.Duration]bool{0: true, -time.Second: true, time.Hour: false, -14 * time.Hour: false} {
+		m := server("a")
+		m.Deleting, m.LastSeen = true, begin.Add(-ago)
+		running, silent, _ := stillRunning(Inputs{Now: begin, Machines: []Machine{m}})
+		if (len(running) == 1) != runs || len(running)+len(silent) != 1 {
+			t.Errorf("seen %s ago: %v still run, %v are silent", ago, running, silent)
+		}
+	}
+}

@@ -91,9 +91,10 @@ func (m *Machine) etcdMember() bool {
 	return m.Etcd && m.Progress != ProgressNone && (m.joined() || m.votes())
 }
 
-// agentUnreachable reports whether the machine's agent was not seen for agentTimeout.
+// agentUnreachable reports whether the machine's agent was not seen for agentTimeout. A time that is yet to come was recorded while the
+// hub's clock was ahead, and says nothing: the gateway replaces it at the next request of an agent.
 func (m *Machine) agentUnreachable(now time.Time) bool {
-	return !m.LastSeen.IsZero() && now.Sub(m.LastSeen) > agentTimeout
+	return !m.LastSeen.IsZero() && now.Sub(m.LastSeen).Abs() > agentTimeout
 }
 
 // Expires returns when to decide again although nothing has changed: when the next of what is known of the machines counts no more. 0 is
