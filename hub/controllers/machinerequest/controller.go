@@ -34,6 +34,9 @@ const (
 	fieldOwner = client.FieldOwner("drover-registration")
 	// requestLifetime is how long a machine request may wait; the gateway has given up by then.
 	requestLifetime = time.Minute
+	// maxSkew is by how much the hub's clock may be ahead of that of the API server, which dates requests. One that is older than that was
+	// left by a hub that has ended.
+	maxSkew = 15 * time.Minute
 )
 
 // Reconciler reconciles machine requests.
@@ -49,6 +52,8 @@ type Reconciler struct {
 
 	// seen has the first sight of each Cluster, by its key.
 	seen sync.Map
+	// requested has the requestSight of each machine request, by its key.
+	requested sync.Map
 	// lists limits the time for lists past the cache.
 	lists pace.Share
 	// requests is a cache of its own with machine requests alone: the infrastructure provider may run without the controllers that need the

@@ -53,12 +53,15 @@ const againAfter = time.Second
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	request := &corev1.Secret{}
 	if err := r.requests.Get(ctx, req.NamespacedName, request); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.requested.Delete(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !request.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	left := requestLifetime - r.Clock.Since(request.CreationTimestamp.Time)
+	left := r.timeLeft(ctx, request)
 	if left <= 0 {
 		err := r.Client.Delete(ctx, request, client.Preconditions{UID: &request.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -90,6 +93,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		metav1.SetMetaDataLabel(meta, rkev1.MachineNamespaceLabel, machine.Namespace)
 		metav1.SetMetaDataLabel(meta, rkev1.MachineNameLabel, machine.Name)
 	})
+}
+
+// requestSight is when a machine request was seen first.
+type requestSight struct {
+	uid types.UID
+	at  time.Time
+}
+
+// timeLeft is how long a request may still wait. Its time begins when this hub first sees it: it was dated by the clock of the API server,
+// and with one that is a minute behind no machine could register.
+func (r *Reconciler) timeLeft(ctx context.Context, request *corev1.Secret) time.Duration {
+	if r.Clock.Since(request.CreationTimestamp.Time) >= requestLifetime+maxSkew {
+		ctrl.LoggerFrom(ctx).Info("Deleting a machine request that nobody waits for; if machines cannot register, compare the clocks of the "+
+			"hub and of the API server", "created", request.CreationTimestamp.UTC(), "clock", r.Clock.Now().UTC())
+		return 0
+	}
+	key, now := client.ObjectKeyFromObject(request), requestSight{request.UID, r.Clock.Now()}
+	known, _ := r.requested.LoadOrStore(key, now)
+	first, _ := known.(requestSight)
+	if first.uid != request.UID {
+		r.requested.Store(key, now)
+		first = now
+	}
+	return requestLifetime - r.Clock.Since(first.at)
 }
 
 // maxExplanation bounds what a machine reads of the answer of the API server, in bytes.

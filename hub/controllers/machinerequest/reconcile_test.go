@@ -26,8 +26,30 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
-// TestRequestLifetime: a request is removed when it is a minute old, and looked at again at that moment and not before.
+// TestRequestLifetime: a request is removed a minute after it was seen, and looked at again at that moment and not before. What another
+// clock has dated it does not matter, unless a hub that has ended has left it.
 func TestRequestLifetime(t *testing.T) {
+	for name, skew := range map[string]time.Duration{
+		"one clock": 0, "the hub's is ahead": 5 * time.Minute, "the hub's is behind": -5 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) { testRequestLifetime(t, skew) })
+	}
+	t.Run("left by a hub that has ended", func(t *testing.T) {
+		c, request := newRequest(t)
+		clock := clocktesting.NewFakePassiveClock(request.CreationTimestamp.Add(requestLifetime + maxSkew))
+		r := &Reconciler{Client: c, Live: c, Clock: clock, requests: c}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &corev1.Secret{}); !apierrors.IsNotFound(err) {
+			t.Errorf("it still exists: %v", err)
+		}
+	})
+}
+
+// newRequest returns a request that was answered, and an API with it.
+func newRequest(t *testing.T) (client.Client, *corev1.Secret) {
+	t.Helper()
 	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	request := &corev1.Secret{
@@ -37,7 +59,14 @@ func TestRequestLifetime(t *testing.T) {
 		},
 		Type: rkev1.MachineRequestSecretType,
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).Build(), request
+}
+
+func testRequestLifetime(t *testing.T, skew time.Duration) {
+	c, request := newRequest(t)
+	begin := request.CreationTimestamp.Add(skew)
+	clock := clocktesting.NewFakePassiveClock(begin)
+	r := &Reconciler{Client: c, Live: c, Clock: clock, requests: c}
 	for _, tt := range []struct {
 		age     time.Duration
 		requeue time.Duration
@@ -48,7 +77,7 @@ func TestRequestLifetime(t *testing.T) {
 		{age: time.Minute, gone: true},
 		{age: 2 * time.Minute, gone: true},
 	} {
-		r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(begin.Add(tt.age)), requests: c}
+		clock.SetTime(begin.Add(tt.age))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 		if err != nil {
 			t.Fatal(err)
