@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -40,9 +41,10 @@ const (
 )
 
 const (
-	// refreshInterval is how often a certificate that is about to expire, or was replaced by another replica, is looked for.
+	// refreshInterval is how often a certificate that was replaced by another replica is looked for, and a renewal that has failed is retried.
 	refreshInterval = time.Hour
-	// checkInterval is how often the Secret is looked for, which is put back if it was deleted.
+	// checkInterval is how often the Secret is looked for, which is put back if it was deleted, and the certificates are compared with the
+	// clock. It may have jumped, and timers do not count the time for which a virtual machine is suspended.
 	checkInterval = time.Minute
 	// An authority that has less than expiryWarning left is logged every expiryWarningInterval.
 	expiryWarning         = 90 * 24 * time.Hour
@@ -112,6 +114,7 @@ func (i *Identity) Run(ctx context.Context, log logr.Logger) {
 	defer checks.Stop()
 	defer warnings.Stop()
 	i.warnOfExpiry(log)
+	failed := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,14 +123,18 @@ func (i *Identity) Run(ctx context.Context, log logr.Logger) {
 			i.warnOfExpiry(log)
 			continue
 		case <-checks.C:
-			if !i.isDeleted(ctx) {
+			deleted := i.isDeleted(ctx)
+			if deleted {
+				log.Info("The Secret with the certificate authority that machines trust was deleted; putting it back",
+					"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName})
+			}
+			if !deleted && (failed || !i.renewalDue()) {
 				continue
 			}
-			log.Info("The Secret with the certificate authority that machines trust was deleted; putting it back",
-				"Secret", client.ObjectKey{Namespace: i.namespace, Name: SecretName})
 		case <-ticker.C:
 		}
-		if err := i.refresh(ctx); err != nil && ctx.Err() == nil {
+		err := i.refresh(ctx)
+		if failed = err != nil; failed && ctx.Err() == nil {
 			log.Error(err, "Renewing the serving certificate failed, the present one stays in use", "expires", i.serving.Load().Leaf.NotAfter)
 		}
 	}
@@ -150,6 +157,13 @@ func (i *Identity) warnOfExpiry(log logr.Logger) {
 	}
 	log.Info("The gateway's certificate authority expires soon; replace it in three steps, with the annotation rke.cattle.io/ca-rotation of " +
 		"the Secret: prepare, switch, finish. After each, restart all replicas and wait until all machines have followed")
+}
+
+// renewalDue reports whether one of the certificates has to be renewed.
+func (i *Identity) renewalDue() bool {
+	now := i.now()
+	return pki.RenewalDue(i.serving.Load().Leaf, pki.LeafLifetime, now) ||
+		pki.RenewalDue(i.peer.Load().Leaf, replicas.CertificateRequest().Lifetime, now)
 }
 
 // isDeleted reports whether the Secret is known not to exist.
@@ -244,11 +258,13 @@ func (i *Identity) newSecret(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire. A new one
-// of an authority that has expired would be no better.
+// of an authority that has expired would be no better. Before an authority begins, the clock is wrong, and machines, whose clocks are not,
+// would refuse a new one.
 func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
 	names := i.names
 	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {
-		if i.now().After(ca.Cert.NotAfter) && pair.Cert.CheckSignatureFrom(ca.Cert) == nil {
+		now := i.now()
+		if (now.After(ca.Cert.NotAfter) || now.Before(ca.Cert.NotBefore)) && pair.Cert.CheckSignatureFrom(ca.Cert) == nil {
 			return pair, false, nil
 		}
 		// Names of other replicas are kept, or replicas would replace each other's certificate again and again.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,6 +131,36 @@ func TestExpiredAuthority(t *testing.T) {
 		}
 		if leaf := expired.serving.Load().Leaf; leaf.NotAfter.Before(time.Now()) || expired.expires.Before(time.Now()) {
 			t.Errorf("after the rotation the gateway serves until %s", leaf.NotAfter)
+		}
+	})
+}
+
+// TestClockJumps: a hub that was suspended until its certificates have expired renews them within minutes, and so does one whose clock was
+// ahead. One whose clock falls behind the beginning of its authority serves what it has: the clocks of machines are right.
+func TestClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		i := &Identity{namespace: "ns", names: []string{"localhost"}, now: now, client: fake.NewClientBuilder().Build()}
+		must(t, i.refresh(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go i.Run(ctx, logr.Discard())
+		const day = 24 * time.Hour
+		for _, jump := range []struct {
+			to      time.Duration
+			renewed bool
+		}{{to: 0}, {to: 3 * day}, {to: 400 * day, renewed: true}, {to: -3650 * day}, {to: 0, renewed: true}} {
+			before := i.serving.Load().Leaf
+			ahead.Store(int64(jump.to))
+			time.Sleep(2 * checkInterval)
+			synctest.Wait()
+			if serving := i.serving.Load().Leaf; serving.Equal(before) == jump.renewed {
+				t.Errorf("at %s the gateway serves with a certificate from %s to %s", now(), serving.NotBefore, serving.NotAfter)
+			}
+			if peer := i.peer.Load().Leaf; now().Before(peer.NotBefore) || now().After(peer.NotAfter) {
+				t.Errorf("at %s this replica has a certificate from %s to %s", now(), peer.NotBefore, peer.NotAfter)
+			}
 		}
 	})
 }

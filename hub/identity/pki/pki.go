@@ -167,7 +167,7 @@ func NewKey() (crypto.Signer, error) {
 // Serves reports whether the pair is still good for the request: it was issued for it, by this signer (nil: any), and has a third of its
 // lifetime left.
 func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
-	if now.Before(p.Cert.NotBefore) || now.After(RenewAt(p.Cert, req.Lifetime)) {
+	if RenewalDue(p.Cert, req.Lifetime, now) {
 		return false
 	}
 	if signer != nil && p.Cert.CheckSignatureFrom(signer.Cert) != nil {
@@ -184,6 +184,12 @@ func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
 // certificate's own lifetime where that was cut to the end of its signer.
 func RenewAt(cert *x509.Certificate, lifetime time.Duration) time.Time {
 	return cert.NotAfter.Add(-min(lifetime, cert.NotAfter.Sub(cert.NotBefore)) / 3)
+}
+
+// RenewalDue reports whether a certificate that was requested for this lifetime has to be renewed. It is also true of one that is not valid
+// yet: the clock was ahead when it was issued, or is behind now.
+func RenewalDue(cert *x509.Certificate, lifetime time.Duration, now time.Time) bool {
+	return now.Before(cert.NotBefore) || now.After(RenewAt(cert, lifetime))
 }
 
 // CertPEM is the certificate as PEM.

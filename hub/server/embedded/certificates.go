@@ -22,6 +22,14 @@ import (
 // adminName is the user that clients in this process and those with admin.kubeconfig are.
 const adminName = "drover-hub-admin"
 
+const (
+	// renewInterval is how often all certificates and their files are looked at, and retryInterval how long after that has failed.
+	renewInterval, retryInterval = 24 * time.Hour, time.Hour
+	// checkInterval is how often certificates are compared with the clock. It may have jumped, and timers do not count the time for which a
+	// virtual machine is suspended.
+	checkInterval = time.Minute
+)
+
 // certificates are all the keys of the embedded API server. The files are read again by the API server and by clients when they change,
 // so that renewing a certificate does not need a restart.
 type certificates struct {
@@ -167,31 +175,49 @@ func (c *certificates) adminConfig(address string) *rest.Config {
 // keepFresh renews certificates of a hub that runs for longer than they last. kubeconfig is the file in which writeKubeconfig has written
 // config.
 func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger, kubeconfig string, config *rest.Config) {
-	written := c.admin.Cert
-	ticker := time.NewTicker(24 * time.Hour)
+	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
+	current, next, failed := c, time.Now().Add(renewInterval), false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			var err error
-			if written, err = c.renew(now, kubeconfig, config, written); err != nil {
-				log.Error("Could not renew certificates, will try again tomorrow", "err", err)
-			}
+		case <-ticker.C:
 		}
+		now := time.Now()
+		if now.Before(next) && (failed || !current.renewalDue(now)) {
+			continue
+		}
+		renewed, err := current.renew(now, kubeconfig, config)
+		if failed = err != nil; failed {
+			next = now.Add(retryInterval)
+			log.Error("Could not renew certificates, will try again in an hour", "err", err)
+			continue
+		}
+		current, next = renewed, now.Add(renewInterval)
 	}
 }
 
-// renew renews what ends soon. The kubeconfig is written again unless the administrator's certificate is still the one that was written
-// there. renew returns the one that is there now.
-func (c *certificates) renew(now time.Time, kubeconfig string, config *rest.Config, written *x509.Certificate) (*x509.Certificate, error) {
+// renewalDue reports whether a certificate has to be renewed before all are looked at again. While the clock is before the beginning of an
+// authority, none is: it is wrong and may be set soon, and renewing them now would replace the authorities.
+func (c *certificates) renewalDue(now time.Time) bool {
+	if now.Before(c.serverCA.Cert.NotBefore) || now.Before(c.clientCA.Cert.NotBefore) {
+		return false
+	}
+	return pki.RenewalDue(c.serving.Cert, pki.LeafLifetime, now) || pki.RenewalDue(c.admin.Cert, pki.LeafLifetime, now)
+}
+
+// renew renews what ends soon, and returns what there is then. The kubeconfig is written again unless the administrator's certificate is
+// that of c.
+func (c *certificates) renew(now time.Time, kubeconfig string, config *rest.Config) (*certificates, error) {
 	renewed, err := ensureCertificates(c.dir, c.etcdDir, now)
-	if err != nil || renewed.admin.Cert.Equal(written) {
-		return written, err
+	if err != nil {
+		return nil, err
 	}
-	if err := writeKubeconfig(kubeconfig, config); err != nil {
-		return written, fmt.Errorf("writing %s: %w", kubeconfig, err)
+	if !renewed.admin.Cert.Equal(c.admin.Cert) {
+		if err := writeKubeconfig(kubeconfig, config); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", kubeconfig, err)
+		}
 	}
-	return renewed.admin.Cert, nil
+	return renewed, nil
 }

@@ -21,12 +21,12 @@ func TestRenewKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, written := certs.adminConfig("127.0.0.1:6443"), certs.admin.Cert
+	config := certs.adminConfig("127.0.0.1:6443")
 	if err := writeKubeconfig(path, config); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ at, validUntil time.Duration }{{100 * day, 365 * day}, {250 * day, 615 * day}, {251 * day, 615 * day}} {
-		if written, err = certs.renew(issued.Add(tt.at), path, config, written); err != nil {
+		if certs, err = certs.renew(issued.Add(tt.at), path, config); err != nil {
 			t.Fatal(err)
 		}
 		kubeconfig, err := clientcmd.LoadFromFile(path)
@@ -38,7 +38,7 @@ func TestRenewKubeconfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := issued.Add(tt.validUntil); !pair.Cert.NotAfter.Equal(want) || !written.Equal(pair.Cert) {
+		if want := issued.Add(tt.validUntil); !pair.Cert.NotAfter.Equal(want) || !certs.admin.Cert.Equal(pair.Cert) {
 			t.Errorf("at %s: valid until %s, want %s", tt.at, pair.Cert.NotAfter, want)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

@@ -117,7 +117,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	undo.add(func() { _ = listener.Close() })
 
-	certs, err := ensureCertificates(filepath.Join(opts.DataDir, "tls"), opts.etcdDir(), time.Now())
+	tlsDir := filepath.Join(opts.DataDir, "tls")
+	if err := awaitClock(ctx, tlsDir, opts.Logger); err != nil {
+		return nil, err
+	}
+	certs, err := ensureCertificates(tlsDir, opts.etcdDir(), time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("preparing certificates: %w", err)
 	}
