@@ -185,6 +185,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	go certs.keepFresh(runCtx, opts.Logger, kubeconfig, adminConfig)
+	go etcd.watchSpace(runCtx, opts.etcdQuota(), opts.Logger.With("logger", "etcd"))
 
 	undo.forget()
 	s := &Server{dataDir: opts.DataDir, config: config, restored: restored, ended: make(chan struct{})}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -13,11 +14,62 @@ import (
 // etcdQuota is how large the database of etcd may be, in bytes. 10,000 machines need some hundred MiB.
 func (o Options) etcdQuota() int64 { return cmp.Or(o.quota, 8<<30) }
 
+const (
+	// spaceInterval is how often the size of the database is looked at.
+	spaceInterval = time.Hour
+	// spaceWarningInterval is how often the log says that it is nearly full.
+	spaceWarningInterval = 24 * time.Hour
+)
+
+// watchSpace logs once a day that the database is nearly full, until ctx ends: when it is full, all writes fail.
+func (s *etcdServer) watchSpace(ctx context.Context, quota int64, log *slog.Logger) {
+	ticker := time.NewTicker(spaceInterval)
+	defer ticker.Stop()
+	var warned time.Time
+	for {
+		if now := time.Now(); (warned.IsZero() || now.Sub(warned) >= spaceWarningInterval) && s.warnOfSpace(quota, log) {
+			warned = now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// nearlyFull reports whether the database has three quarters of its limit, and how much of it is in use. What old versions took counts for
+// the limit, too; etcd uses it again, and gives it back to nobody.
+func (s *etcdServer) nearlyFull(quota int64) (size, used int64, nearly bool) {
+	backend := s.member.Backend()
+	size, used = backend.Size(), backend.SizeInUse()
+	return size, used, size >= quota/4*3
+}
+
+// warnOfSpace logs that the database is nearly full, and reports whether it is.
+func (s *etcdServer) warnOfSpace(quota int64, log *slog.Logger) bool {
+	size, used, nearly := s.nearlyFull(quota)
+	if nearly {
+		log.Warn("The database of etcd is nearly full; when it is, all writes fail. Delete objects that are not needed, or restart the hub, "+
+			"which makes the database smaller if less than half of it is in use", "size", size, "used", used, "limit", quota)
+	}
+	return nearly
+}
+
 // freeSpace ends etcd's alarm about a full database, if there is room once old versions are removed and what they took is given back. etcd
-// keeps the alarm in its data, and refuses all writes until then: no API server could start.
+// keeps the alarm in its data, and refuses all writes until then: no API server could start. Without the alarm, what old versions took is
+// given back if the database is nearly full and that is more than half of it: nothing else uses etcd yet, which cannot write meanwhile.
 func (s *etcdServer) freeSpace(ctx context.Context, quota int64, log *slog.Logger) error {
 	full := func(alarm *pb.AlarmMember) bool { return alarm.Alarm == pb.AlarmType_NOSPACE }
 	if !slices.ContainsFunc(s.member.Alarms(), full) {
+		size, used, nearly := s.nearlyFull(quota)
+		if !nearly || used >= size/2 {
+			return nil
+		}
+		log.Info("The database of etcd is nearly full, and less than half of it is in use; shrinking it", "size", size, "used", used)
+		if err := s.member.Defragment(); err != nil { // as with a disk that has no room for the copy; the hub works without it
+			log.Error("The database of etcd was not made smaller", "error", err)
+		}
 		return nil
 	}
 	log.Warn("The database of etcd was full, so that it refused all writes; removing old versions", "limit", quota)

@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -60,5 +61,44 @@ func TestFreeSpace(t *testing.T) {
 	got, err := etcd.member.Range(t.Context(), &pb.RangeRequest{Key: []byte("same")})
 	if err != nil || got.Count != 1 {
 		t.Errorf("what was written before: %d, %v", got.GetCount(), err)
+	}
+}
+
+// TestNearlyFull: the log says that the database is nearly full before writes fail. A start makes it smaller when much of it is not in use.
+func TestNearlyFull(t *testing.T) {
+	options := Options{DataDir: t.TempDir(), quota: 8 << 20}
+	etcd := startTestEtcd(t, options)
+	defer func() { etcd.close() }()
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	warns := func() bool { return etcd.warnOfSpace(options.etcdQuota(), logger) }
+	put := func(size int) {
+		t.Helper()
+		if _, err := etcd.member.Put(t.Context(), &pb.PutRequest{Key: []byte("same"), Value: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+		etcd.member.Backend().ForceCommit() // the size is that of what is committed
+	}
+	if warns() {
+		t.Errorf("an empty database: %s", log.String())
+	}
+	for !warns() {
+		put(512 << 10)
+	}
+	if !strings.Contains(log.String(), "nearly full") {
+		t.Errorf("the log says %q", log.String())
+	}
+	if err := etcd.freeSpace(t.Context(), options.etcdQuota(), logger); err != nil || !warns() {
+		t.Errorf("a database that is in use: %v", err)
+	}
+	_, err := etcd.member.Compact(t.Context(), &pb.CompactionRequest{Revision: etcd.member.KV().Rev(), Physical: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // pages are free some commits later
+		put(1)
+	}
+	if err := etcd.freeSpace(t.Context(), options.etcdQuota(), logger); err != nil || warns() {
+		t.Errorf("a database of old versions: %v", err)
 	}
 }
