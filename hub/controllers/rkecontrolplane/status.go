@@ -36,8 +36,10 @@ var ownedConditions = []string{
 
 // setStatus sets the status by what a reconcile has found. err is what it failed with.
 func setStatus(s *scope, err error) {
-	status := &s.controlPlane.Status
-	status.ObservedGeneration = s.controlPlane.Generation
+	status, undecided := &s.controlPlane.Status, s.undecided(err)
+	if !undecided {
+		status.ObservedGeneration = s.controlPlane.Generation
+	}
 	setReplicas(s)
 	setInitialized(s)
 	setPhases(s, err)
@@ -48,10 +50,15 @@ func setStatus(s *scope, err error) {
 	setContractConditions(s)
 	setDeleting(s)
 	status.Ready = conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition)
-	if status.Ready {
+	if status.Ready && !undecided {
 		status.AppliedSpec = s.controlPlane.Spec.DeepCopy()
 		fieldsupport.Clear(status.AppliedSpec)
 	}
+}
+
+// undecided reports whether a conflict ended the reconcile before anything was decided. Ready is about the generation before then.
+func (s *scope) undecided(err error) bool {
+	return err == nil && s.outcome == nil && s.wait == (rollout.Wait{}) && s.controlPlane.DeletionTimestamp.IsZero()
 }
 
 // setInitialized reports once that the cluster's API was reached. By Cluster API's contract it never becomes false again.
@@ -74,8 +81,7 @@ func setPhases(s *scope, err error) {
 		// What the cluster waits for is unknown, but it must not seem to wait for nothing.
 		wait = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: "Reconciling failed, retrying: " + err.Error()}
 	case wait != (rollout.Wait{}):
-	case s.outcome == nil:
-		// A conflict ended the reconcile before anything was decided.
+	case s.undecided(err):
 		return
 	case s.outcome.Wait == (rollout.Wait{}):
 		wait = s.waitForMachines()
