@@ -87,8 +87,14 @@ func (m *machine) upToDate() bool {
 	return m.secret != nil && m.state.Change == rollout.ChangeNone && m.state.Progress == rollout.ProgressApplied
 }
 
+// upToDateKnown reports whether it is known which machines have applied the wanted plans: these were rendered, or none has applied any.
+func (s *scope) upToDateKnown() bool {
+	return !s.unrendered || !slices.ContainsFunc(s.controlPlaneMachines(),
+		func(m *machine) bool { return m.state.Progress == rollout.ProgressApplied })
+}
+
 // setReplicas counts the control plane's Machines, as Cluster API's contract for control planes asks for. A reconcile that could not read
-// them, or did not because of a deletion, leaves the last count.
+// them, or did not because of a deletion, leaves the last count, and one that has not rendered their plans that of those up to date.
 func setReplicas(s *scope) {
 	status := &s.controlPlane.Status
 	status.Selector = clusterv1.ClusterNameLabel + "=" + s.clusterName() + "," + clusterv1.MachineControlPlaneLabel
@@ -100,7 +106,9 @@ func setReplicas(s *scope) {
 	status.Replicas = new(int32(len(machines)))
 	status.ReadyReplicas = count(func(m *machine) bool { return conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	status.AvailableReplicas = count(func(m *machine) bool { return conditions.IsTrue(m.machine, clusterv1.AvailableCondition) })
-	status.UpToDateReplicas = count(func(m *machine) bool { return !m.state.Deleting && m.upToDate() })
+	if s.upToDateKnown() {
+		status.UpToDateReplicas = count(func(m *machine) bool { return !m.state.Deleting && m.upToDate() })
+	}
 	versions := map[string]int32{}
 	for _, m := range machines {
 		if m.state.Version != "" {
@@ -136,17 +144,46 @@ func setContractConditions(s *scope) {
 	all := s.controlPlaneMachines()
 	remaining := slices.DeleteFunc(slices.Clone(all), func(m *machine) bool { return m.state.Deleting })
 	isJoining := func(m *machine) bool { return m.state.JoinURL == "" && !m.state.Joinable() }
-	serving := namesOf(all, func(m *machine) bool { return m.servesAPI() && !m.state.Node.Unready() })
 	// A health check marks any Machine; those of MachineSets alone are replaced.
 	remediated := namesOf(all, func(m *machine) bool {
 		return inMachineSet(m.machine) && conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition)
 	})
 	deleting := namesOf(all, func(m *machine) bool { return m.state.Deleting })
 	joining := namesOf(remaining, isJoining)
-	updating := namesOf(remaining, func(m *machine) bool { return !isJoining(m) && !m.upToDate() })
 	notReady := namesOf(remaining, func(m *machine) bool { return !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
-	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
 	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineDeployment(m.machine) })))
+	setAvailable(s, all)
+	missing, surplus := "", ""
+	if pool < s.poolReplicas {
+		missing = fmt.Sprintf("%d of %d control plane Machines of MachineDeployments exist", pool, s.poolReplicas)
+	}
+	if pool > s.poolReplicas {
+		surplus = fmt.Sprintf("%d control plane Machines of MachineDeployments exist, %d are desired", pool, s.poolReplicas)
+	}
+	setInProgress(s, clusterv1.ScalingUpCondition, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, doing("Adding", joining), missing)
+	setInProgress(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason,
+		doing("Removing", deleting), surplus)
+	setInProgress(s, clusterv1.RemediatingCondition, clusterv1.RemediatingReason, clusterv1.NotRemediatingReason,
+		doing("Remediating", remediated))
+	setForAll(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: ", notReady)
+	if !s.upToDateKnown() {
+		return
+	}
+	updating := namesOf(remaining, func(m *machine) bool { return !isJoining(m) && !m.upToDate() })
+	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
+	setInProgress(s, clusterv1.RollingOutCondition, clusterv1.RollingOutReason, clusterv1.NotRollingOutReason, doing("Changing", updating))
+	setForAll(s, clusterv1.MachinesUpToDateCondition, clusterv1.UpToDateReason, clusterv1.NotUpToDateReason, "Not up to date: ", notUpToDate)
+}
+
+// setAvailable says whether a control plane machine serves the Kubernetes API. Where the cluster was not asked for its Nodes, nothing new
+// is known. Nor is it where a hub that was just started has not reached a cluster yet that did not answer before: what its machines have
+// reported may be older than that.
+func setAvailable(s *scope, machines []*machine) {
+	down := conditions.GetReason(s.controlPlane, clusterv1.AvailableCondition) == clusterv1.ConnectionDownReason
+	if isInitialized(s.controlPlane) && (s.unasked || s.neverReached && down) {
+		return
+	}
+	serving := namesOf(machines, func(m *machine) bool { return m.servesAPI() && !m.state.Node.Unready() })
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):
@@ -155,26 +192,11 @@ func setContractConditions(s *scope) {
 	case !s.unreachableSince.IsZero():
 		available.Status, available.Reason = metav1.ConditionUnknown, clusterv1.ConnectionDownReason
 		available.Message = "The cluster's API has not answered since " + s.unreachableSince.UTC().Format("2006-01-02 15:04:05 MST")
-	case len(serving) == 0 && !s.stillAvailable(all):
+	case len(serving) == 0 && !s.stillAvailable(machines):
 		available.Status, available.Reason = metav1.ConditionFalse, clusterv1.NotAvailableReason
 		available.Message = "No control plane node is known to serve the Kubernetes API"
 	}
 	conditions.Set(s.controlPlane, available)
-	missing, surplus := "", ""
-	if pool < s.poolReplicas {
-		missing = fmt.Sprintf("%d of %d control plane Machines of MachineDeployments exist", pool, s.poolReplicas)
-	}
-	if pool > s.poolReplicas {
-		surplus = fmt.Sprintf("%d control plane Machines of MachineDeployments exist, %d are desired", pool, s.poolReplicas)
-	}
-	setInProgress(s, clusterv1.RollingOutCondition, clusterv1.RollingOutReason, clusterv1.NotRollingOutReason, doing("Changing", updating))
-	setInProgress(s, clusterv1.ScalingUpCondition, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, doing("Adding", joining), missing)
-	setInProgress(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason,
-		doing("Removing", deleting), surplus)
-	setInProgress(s, clusterv1.RemediatingCondition, clusterv1.RemediatingReason, clusterv1.NotRemediatingReason,
-		doing("Remediating", remediated))
-	setForAll(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: ", notReady)
-	setForAll(s, clusterv1.MachinesUpToDateCondition, clusterv1.UpToDateReason, clusterv1.NotUpToDateReason, "Not up to date: ", notUpToDate)
 }
 
 // stillAvailable reports whether the control plane was available and one of its machines may still serve the API, and has it looked at

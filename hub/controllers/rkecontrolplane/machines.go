@@ -70,7 +70,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		s.machines = append(s.machines, m)
 	}
 	s.plans.loaded()
-	s.loaded = true
+	s.loaded, s.unasked, s.unrendered = true, true, true
 	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return nil
 }
@@ -198,6 +198,7 @@ var nodeChanged = predicates.OnUpdate(machinestate.NodeDiffers)
 // readNodes adds what the cluster's Nodes say of the machines: readiness, etcd membership, and addresses where nobody else has any. Without
 // a connection they stay unknown, which holds back only what needs them; a watch ends every such wait.
 func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
+	s.unasked = false
 	if r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
 		return
 	}
@@ -211,6 +212,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 		}
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			s.unreachableSince = r.ClusterCache.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(s.cluster)).LastProbeSuccessTime
+			s.neverReached = s.unreachableSince.IsZero()
 			return
 		}
 		if err != nil {

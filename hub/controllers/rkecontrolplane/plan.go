@@ -167,6 +167,7 @@ func (r *Reconciler) renderPlans(s *scope) error {
 		m.state.Problem, m.state.Change = m.problem(), m.change()
 	}
 	s.problems = s.problems.Merge(s.goesBack()).Merge(s.ignoresNetwork())
+	s.unrendered = false
 	return nil
 }
 

@@ -53,6 +53,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.wait != (rollout.Wait{}) {
+		// Whether the control plane is available does not wait.
+		r.readNodes(ctx, s)
 		// New machines do not join meanwhile.
 		return kerrors.NewAggregate([]error{r.holdOperations(ctx, s, s.wait), r.protectWaiting(ctx, s)})
 	}

@@ -58,10 +58,14 @@ type scope struct {
 	// (loadMachines).
 	missing, notCreated []string
 	loaded, live        bool
+	// unasked is set from when the machines were read until the cluster was asked for its Nodes (readNodes), unrendered until the wanted plans
+	// were rendered (renderPlans): a wait, a conflict or an error may end a reconcile before.
+	unasked, unrendered bool
 	// nodes are the cluster's Nodes; nil where there is no connection. unreachableSince is when the cluster last answered, where the
-	// connection was lost; zero where it was not, or never existed (readNodes).
+	// connection was lost; zero where it was not, or never existed. neverReached is set where this hub has had none (readNodes).
 	nodes            *machinestate.Nodes
 	unreachableSince time.Time
+	neverReached     bool
 	// orphanedMembers are the members of etcd without a Machine (readNodes).
 	orphanedMembers []rollout.Member
 
