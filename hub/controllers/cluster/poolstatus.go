@@ -19,18 +19,18 @@ import (
 // reasonMachinesMissing is for pools that are in progress.
 const reasonMachinesMissing = "WaitingForMachines"
 
-// setPools sets the condition MachinePoolsReady. A Cluster without pools does not have it.
+// setPools sets the condition MachinePoolsReady. A Cluster without pools does not have it. While the spec of a cluster that exists is not
+// passed on, its pools stay as they are, and so does the condition.
 func setPools(s *scope) {
-	if len(s.cluster.Spec.RKEConfig.MachinePools) == 0 {
+	switch {
+	case len(s.cluster.Spec.RKEConfig.MachinePools) == 0:
 		conditions.Delete(s.cluster, provisioningv1.MachinePoolsReadyCondition)
-		return
-	}
-	if len(s.pools) > 0 {
+	case len(s.pools) > 0:
 		conditions.Set(s.cluster, poolsCondition(s.pools))
-		return
+	case s.passedOn || s.controlPlane == nil:
+		conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.MachinePoolsReadyCondition, Status: metav1.ConditionUnknown,
+			Reason: reasons.WaitingForControlPlane, Message: "Waiting for the objects of Cluster API to be created"})
 	}
-	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.MachinePoolsReadyCondition, Status: metav1.ConditionUnknown,
-		Reason: reasons.WaitingForControlPlane, Message: "Waiting for the objects of Cluster API to be created"})
 }
 
 // poolsCondition sums up the pools: problems that a user has to solve come before progress.

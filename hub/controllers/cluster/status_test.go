@@ -64,6 +64,9 @@ func TestStatus(t *testing.T) {
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	pooled := testCluster()
 	pooled.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*poolSpec("a"), *poolSpec("b")}
+	running := pooled.DeepCopy()
+	running.Status.Conditions = []metav1.Condition{{Type: "MachinePoolsReady", Status: "True", Reason: "MachinePoolsReady"},
+		{Type: "Provisioned", Status: "True", Reason: "Provisioned"}}
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-abcdefgh"}}
 
 	for _, tt := range []struct {
@@ -95,6 +98,30 @@ func TestStatus(t *testing.T) {
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
 				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
 			ready: true,
+		},
+		{
+			name: "bad spec of a running cluster with pools",
+			scope: scope{cluster: running, management: management, controlPlane: cp("True", "Ready", "", true),
+				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
+				"MachinePoolsReady": "True/MachinePoolsReady", "Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+			ready: true,
+		},
+		{
+			name: "bad spec of a running cluster that gets its first pools",
+			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true),
+				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
+				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+			ready: true,
+		},
+		{
+			name: "bad spec of a new cluster with pools",
+			scope: scope{cluster: pooled.DeepCopy(), management: management,
+				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
+				"MachinePoolsReady": "Unknown/WaitingForControlPlane", "Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
+			message: "no",
 		},
 		{
 			name: "machines missing",
