@@ -68,5 +68,6 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 
 func (s *scope) notCreated(err error) error {
 	s.created = cause.New("Error", "Writing the management Cluster: %v; retrying", err)
+	s.unread.spec = s.keepsStatus(err)
 	return err
 }

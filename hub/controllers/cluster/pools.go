@@ -53,7 +53,10 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		p.deployment = deployments[name]
 		delete(deployments, name)
 		err := r.reconcilePool(ctx, p)
-		if err != nil && !apierrors.IsRace(err) {
+		switch {
+		case apierrors.IsRace(err):
+			s.unread.spec, s.unread.pools = true, true // the MachineDeployment is that of the spec of before
+		case err != nil:
 			p.problem = cause.New("Error", "%s: writing the pool: %v; retrying", pool.Field(p.spec.Name, ""), err)
 		}
 		errs = append(errs, err)

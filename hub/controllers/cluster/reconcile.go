@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -74,12 +76,33 @@ func (r *Reconciler) readFileSources(ctx context.Context, s *scope) (map[fileSou
 	return sources, nil
 }
 
-// reconcileClusterAPI passes the spec on. The Cluster API Cluster comes first: it becomes the owner of the other two, so that its
-// controller deletes them in the right order.
+// reconcileClusterAPI passes the spec on.
 func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	if s.management == nil || len(s.invalid) > 0 || s.unread.spec {
 		return nil
 	}
+	err := r.passOn(ctx, s)
+	switch {
+	case s.keepsStatus(err):
+		s.unread.spec = true
+	case err != nil:
+		s.unwritten = cause.New("Error", "Writing the objects of Cluster API: %v; retrying", err)
+	}
+	return err
+}
+
+// keepsStatus reports whether an error leaves what is known of the spec: a conflict, after which the next reconcile passes it on, or a
+// failure to write once more what was passed on before, as after a start of the hub.
+func (s *scope) keepsStatus(err error) bool {
+	if err == nil || apierrors.IsRefused(err) && !apierrors.IsEnding(err) {
+		return false
+	}
+	return apierrors.IsRace(err) || apierrors.IsEnding(err) || s.cluster.Generation == s.cluster.Status.ObservedGeneration
+}
+
+// passOn writes the objects of Cluster API. The Cluster API Cluster comes first: it becomes the owner of the other two, so that its
+// controller deletes them in the right order.
+func (r *Reconciler) passOn(ctx context.Context, s *scope) error {
 	desired, err := ControlPlane(s.cluster)
 	if err != nil {
 		return err

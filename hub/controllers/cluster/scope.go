@@ -33,8 +33,9 @@ type scope struct {
 	created *cause.Cause
 	// invalid are the problems of the spec that keep all of it from being passed on.
 	invalid []*cause.Cause
-	// passedOn is true once the objects of Cluster API were applied.
-	passedOn bool
+	// passedOn is true once the objects of Cluster API were applied; unwritten is why they could not be.
+	passedOn  bool
+	unwritten *cause.Cause
 	// partial are problems of one part of the spec; the rest is passed on.
 	partial []*cause.Cause
 	// pools are the machine pools of the spec; set by reconcilePools.

@@ -70,7 +70,9 @@ func setStatus(s *scope) {
 	controlPlane := readyCondition(s)
 	ready := withPools(controlPlane, s)
 	conditions.Set(c, ready)
-	conditions.Set(c, updatedCondition(s))
+	if !s.unread.spec {
+		conditions.Set(c, updatedCondition(s))
+	}
 	conditions.Set(c, provisionedCondition(s, controlPlane))
 	c.Status.Ready = ready.Status == metav1.ConditionTrue
 }
@@ -93,6 +95,9 @@ func specCondition(s *scope) metav1.Condition {
 // problems are all problems of the spec.
 func (s *scope) problems() []*cause.Cause {
 	all := slices.Concat(s.invalid, s.partial)
+	if s.unwritten != nil {
+		all = append(all, s.unwritten)
+	}
 	for _, p := range s.pools {
 		if p.problem != nil {
 			all = append(all, p.problem)
@@ -118,15 +123,22 @@ func readyCondition(s *scope) metav1.Condition {
 	return condition
 }
 
+// notPassedOn begins what Updated says of a spec of which Cluster API has not got all.
+const notPassedOn = "The change was not passed on: "
+
 // updatedCondition says whether all machines have what the spec asks for. A spec that is not passed on reaches no machine.
 func updatedCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.UpdatedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case len(s.invalid) > 0:
 		sum := sumUp(s.invalid)
-		condition.Reason, condition.Message = sum.Reason, "The change was not passed on: "+sum.Message
+		condition.Reason, condition.Message = sum.Reason, notPassedOn+sum.Message
+	case s.unwritten != nil:
+		condition.Reason, condition.Message = s.unwritten.Reason, notPassedOn+s.unwritten.Message
 	case s.controlPlane == nil:
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
+	case s.created != nil:
+		condition.Reason, condition.Message = s.created.Reason, notPassedOn+s.created.Message
 	case s.controlPlane.Status.ObservedGeneration < s.controlPlane.Generation:
 		condition.Status = metav1.ConditionUnknown
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be reconciled"
