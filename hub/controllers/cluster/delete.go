@@ -52,7 +52,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !s.imported() {
 		var err error
 		if mine, err = r.isOwnCluster(ctx, s); err != nil {
-			return err
+			return s.notRemoved(err)
 		}
 	}
 	if !mine {
@@ -61,8 +61,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	for _, step := range steps {
 		waiting, err := step(ctx, s)
 		if err != nil {
-			s.removal = cause.New("Error", "Deleting the objects of the cluster: %v; retrying", err)
-			return err
+			return s.notRemoved(err)
 		}
 		if waiting != nil {
 			s.removal = waiting
@@ -72,6 +71,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	controllerutil.RemoveFinalizer(s.cluster, Finalizer)
 	objects.DropRancherFinalizers(s.cluster)
 	return nil
+}
+
+func (s *scope) notRemoved(err error) error {
+	s.removal = cause.New("Error", "Deleting the objects of the cluster: %v; retrying", err)
+	return err
 }
 
 // isOwnCluster is false where the Cluster API Cluster of this name was made by somebody else. Then nothing that has its name is the
