@@ -76,6 +76,7 @@ func setPhases(s *scope, err error) {
 	wait := s.wait
 	switch {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
+		s.explainDeletion(err)
 		wait = rollout.Wait{Reason: rollout.ReasonDeleting, Message: s.deleting}
 	case err != nil:
 		// What the cluster waits for is unknown, but it must not seem to wait for nothing.
@@ -110,6 +111,17 @@ func setPhases(s *scope, err error) {
 		wait = s.waitForNodes()
 	}
 	set(s, rkev1.ReadyCondition, wait)
+}
+
+// explainDeletion says what a deletion waits for that has ended with an error. A conflict leaves what is known.
+func (s *scope) explainDeletion(err error) {
+	switch {
+	case s.deleting != "":
+	case err != nil:
+		s.deleting = "Deleting failed, retrying: " + err.Error()
+	default:
+		s.deleting = conditions.GetMessage(s.controlPlane, clusterv1.DeletingCondition)
+	}
 }
 
 // setKubeconfigReady says what ensureKubeconfig has found. A reconcile that ended before leaves what is known; where nothing is, it is what
