@@ -1,7 +1,7 @@
 // Package agentupgrade reconciles Clusters of provisioning.cattle.io with spec.redeploySystemAgentGeneration: it requests upgrades of the
 // system-agents of their machines, in the key agent-upgrade of the plan Secrets, and reports in conditions of Cluster, RKEBootstrap and
 // Machine how far they are. How many are upgraded at a time is decided by hub/plan/agentupgrade. It writes nothing where nothing changes,
-// and nothing at all for a Cluster without a generation.
+// and of a Cluster without a generation it only removes the condition.
 package agentupgrade
 
 import (

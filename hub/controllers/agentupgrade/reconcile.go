@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -44,12 +45,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if cluster.Spec.RKEConfig == nil || cluster.Spec.RedeploySystemAgentGeneration <= 0 || !cluster.DeletionTimestamp.IsZero() {
+	requested := cluster.Spec.RedeploySystemAgentGeneration > 0
+	if cluster.Spec.RKEConfig == nil || !cluster.DeletionTimestamp.IsZero() ||
+		!requested && !conditions.Has(cluster, provisioningv1.SystemAgentsUpgradedCondition) {
 		return ctrl.Result{}, nil
 	}
 	capiCluster, _, err := ownership.ClusterAPI(ctx, r.Client, cluster)
 	if err != nil || capiCluster == nil || annotations.IsPaused(capiCluster, cluster) {
 		return ctrl.Result{}, err
+	}
+	if !requested {
+		return ctrl.Result{}, r.forget(ctx, cluster)
 	}
 	machines, err := r.machines(ctx, req.NamespacedName)
 	if err != nil {
@@ -72,6 +78,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter = answerTime
 	}
 	return result, kerrors.NewAggregate(errs)
+}
+
+// forget removes the condition of a Cluster whose generation was removed. Those of its machines say what became of their agents.
+func (r *Reconciler) forget(ctx context.Context, cluster *provisioningv1.Cluster) error {
+	helper := patch.NewHelper(r.Client, cluster, fieldOwner, provisioningv1.SystemAgentsUpgradedCondition)
+	conditions.Delete(cluster, provisioningv1.SystemAgentsUpgradedCondition)
+	return helper.Patch(ctx, cluster)
 }
 
 // machines are those of the cluster that have a plan Secret and are not being deleted.
