@@ -88,7 +88,7 @@ func (m *machines) reconcileNode(ctx context.Context, s *scope) error {
 	}
 	if err != nil {
 		s.nodeUnknown = true
-		s.found = cause.New("Error", "Listing the Nodes of the cluster: %v; retrying", err)
+		s.found = cause.New(reasonError, "Listing the Nodes of the cluster: %v; retrying", err)
 		return fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
 	s.node, s.found = selectNode(nodes, s.machine)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/finalizers"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/message"
 )
@@ -64,7 +65,7 @@ type scope struct {
 	paused      bool
 	// gone is true once a machine that is being deleted needs its finalizer no more.
 	gone bool
-	// incomplete is true of a reconcile that has ended with an error, and has found nothing that it could tell.
+	// incomplete is true of a reconcile that has ended with an error, and has found nothing that it could show.
 	incomplete bool
 }
 
@@ -82,7 +83,7 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 		return ctrl.Result{}, err
 	}
 	defer func() {
-		s.incomplete = reterr != nil && s.created == nil && s.found == nil && s.removal == nil
+		s.show(reterr)
 		err := m.write(ctx, before, s)
 		if err == nil && s.gone {
 			err = m.deleteState(ctx, s.stored)
@@ -124,6 +125,28 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 		return ctrl.Result{}, err
 	}
 	return result, m.reconcileNode(ctx, s)
+}
+
+// reasonError is that of a machine that could not be looked at.
+const reasonError = "Error"
+
+// show has the conditions show the error of a reconcile that has found nothing else: what they said before may be over, and a deletion
+// would seem to wait for nothing. Those of a machine that has joined its cluster stay.
+func (s *scope) show(err error) {
+	if err == nil || s.created != nil || s.found != nil || s.removal != nil {
+		return
+	}
+	failed := cause.New(reasonError, "Reconciling the machine failed, retrying: %s", message.Bound(err.Error(), maxError))
+	switch deleting := !s.object.GetDeletionTimestamp().IsZero(); {
+	case apierrors.IsRace(err) || apierrors.IsEnding(err) || s.stored == nil || hasJoined(s) && !deleting:
+		s.incomplete = true
+	case deleting:
+		s.removal = failed
+	case s.stored.progress.Phase == phaseCreated:
+		s.found, s.nodeUnknown = failed, true
+	default:
+		s.created = failed
+	}
 }
 
 // readOwners reads the Machine that refers to the object, and its Cluster. An owner reference alone proves nothing.

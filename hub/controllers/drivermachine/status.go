@@ -86,6 +86,9 @@ func patch(before, after *unstructured.Unstructured, write func(client.Patch) er
 // setStatus writes what the phases found. A provider ID that was found once stays, and so does that the machine is provisioned.
 func setStatus(s *scope, status *machineStatus) error {
 	set := func(c metav1.Condition) {
+		if shown := meta.FindStatusCondition(status.Conditions, c.Type); shown != nil && shown.Reason == reasonError && c.Reason == reasonError {
+			c.Message = shown.Message // another text, such as with another port, would be written and bring the next reconcile at once
+		}
 		c.ObservedGeneration, c.Message = s.object.GetGeneration(), message.Bound(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
