@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
@@ -147,7 +150,7 @@ func (r *Reconciler) renderPlans(s *scope) error {
 	s.problems = nil
 	s.inputs = render.Cluster{
 		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.management,
-		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
+		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.configGeneration(),
 		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()},
 		Objects: s.objects, PullSecrets: s.pullSecrets, BootstrapSecrets: s.bootstrapSecrets, Bootstrapped: s.bootstrapped(),
 		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
@@ -169,6 +172,19 @@ func (r *Reconciler) renderPlans(s *scope) error {
 	s.problems = s.problems.Merge(s.goesBack()).Merge(s.ignoresNetwork())
 	s.unrendered = false
 	return nil
+}
+
+// configGeneration is that of the status, which the annotation follows, or that of the annotation where the status was lost.
+func (s *scope) configGeneration() int64 {
+	status := &s.controlPlane.Status
+	if status.ConfigGeneration == 0 {
+		if kept, err := strconv.ParseInt(s.controlPlane.Annotations[rkev1.ConfigGenerationAnnotation], 10, 64); err == nil {
+			status.ConfigGeneration = kept
+		}
+		return status.ConfigGeneration
+	}
+	metav1.SetMetaDataAnnotation(&s.controlPlane.ObjectMeta, rkev1.ConfigGenerationAnnotation, strconv.FormatInt(status.ConfigGeneration, 10))
+	return status.ConfigGeneration
 }
 
 // problem says in one line why the plan cannot be delivered; empty if it can.

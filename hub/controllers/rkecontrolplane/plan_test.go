@@ -58,6 +58,35 @@ func TestOldView(t *testing.T) {
 	}
 }
 
+// TestConfigGeneration: what Rancher has counted is kept where the status is lost, as by a move: another number restarts all machines.
+func TestConfigGeneration(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status         int64
+		annotation     string
+		want           int64
+		wantAnnotation string
+	}{
+		"of a cluster of the hub":     {},
+		"of a cluster of Rancher":     {status: 2, want: 2, wantAnnotation: "2"},
+		"Rancher has restored again":  {status: 3, annotation: "2", want: 3, wantAnnotation: "3"},
+		"the status was lost":         {annotation: "2", want: 2, wantAnnotation: "2"},
+		"an annotation of no meaning": {annotation: "two", wantAnnotation: "two"},
+	} {
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}}
+		s.controlPlane.Status.ConfigGeneration = tc.status
+		if tc.annotation != "" {
+			s.controlPlane.Annotations = map[string]string{rkev1.ConfigGenerationAnnotation: tc.annotation}
+		}
+		got := s.configGeneration()
+		if got != tc.want || s.controlPlane.Status.ConfigGeneration != tc.want {
+			t.Errorf("%s: %d, status %d, want %d", name, got, s.controlPlane.Status.ConfigGeneration, tc.want)
+		}
+		if annotation := s.controlPlane.Annotations[rkev1.ConfigGenerationAnnotation]; annotation != tc.wantAnnotation {
+			t.Errorf("%s: the annotation is %q, want %q", name, annotation, tc.wantAnnotation)
+		}
+	}
+}
+
 // The mark of the init node goes with its plan Secret, so one that a reconcile would set is risky too.
 func TestRisky(t *testing.T) {
 	marked := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")

@@ -15,6 +15,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv"
 )
 
 // newMovedSnapshot creates an ETCDSnapshot of the cluster, as the hub does for a file that the cluster lists.
@@ -100,5 +101,19 @@ func checkLeftBehind(t *testing.T, target client.Client, management string) {
 		} else if err == nil {
 			t.Errorf("%T %s was moved", key.object, key.name)
 		}
+	}
+}
+
+// setConfigGeneration makes the cluster one that Rancher has restored twice, which the restart stamps of its machines contain.
+func setConfigGeneration(t *testing.T) {
+	t.Helper()
+	controlPlane := &rkev1.RKEControlPlane{}
+	testenv.Until(t, "the RKEControlPlane", func() error {
+		return env.Client.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: movedName}, controlPlane)
+	})
+	before := controlPlane.DeepCopy()
+	controlPlane.Status.ConfigGeneration = 2
+	if err := env.Client.Status().Patch(t.Context(), controlPlane, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -56,6 +56,7 @@ func TestMove(t *testing.T) {
 	t.Parallel()
 	clusterctl := buildClusterctl(t)
 	cluster := newMoved(t)
+	setConfigGeneration(t)
 	machine := registeredMoved(t, cluster)
 	plan := appliedMoved(t, machine)
 	verifyMoved(t, cluster, machine)

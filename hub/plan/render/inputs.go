@@ -39,7 +39,7 @@ type Cluster struct {
 	Release release.Release
 	// Settings of the hub.
 	Settings settings.Settings
-	// ConfigGeneration grows with each restore, so that every machine restarts after one.
+	// ConfigGeneration is how often Rancher has restored the cluster: it is in the stamps of the machines, which restart with another one.
 	ConfigGeneration int64
 	// Endpoint is the host of the control plane's endpoint; empty without one.
 	Endpoint string

@@ -97,9 +97,9 @@ func programDir(name, value string) string {
 	return ""
 }
 
-// stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
-// user or a restore asks for one outright. What counts of a file is what of returns, all of it where that is nil. Each part is preceded
-// by its length, so that no two inputs run together. The certificate authorities count where authorities is set.
+// stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, the counter by which a user asks for one
+// outright, and that of Rancher's restores. What counts of a file is what of returns, all of it where that is nil. Each part is preceded by
+// its length, so that no two inputs run together. The certificate authorities count where authorities is set.
 func (b *builder) stamp(image string, authorities bool, of func(file) []byte) string {
 	h := sha256.New()
 	part(h, strconv.Itoa(b.Cluster.Spec.ProvisionGeneration))

@@ -14,6 +14,8 @@ const (
 	// configuration was set to that of the snapshot, while the data of the snapshot is not restored: changes that restart machines are held
 	// back. It is empty once the data is restored, or etcdSnapshotRestore was removed from the spec.
 	UnrestoredConfigurationAnnotation = "rke.cattle.io/unrestored-configuration"
+	// ConfigGenerationAnnotation, on an RKEControlPlane, is its status.configGeneration, which a move or a restored backup leaves behind.
+	ConfigGenerationAnnotation = "rke.cattle.io/config-generation"
 	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
 	// one before did not answer.
 	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"

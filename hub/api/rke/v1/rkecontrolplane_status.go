@@ -76,7 +76,7 @@ type RKEControlPlaneStatus struct {
 	// ETCDSnapshotCreatePhase is how far it is.
 	// +optional
 	ETCDSnapshotCreatePhase string `json:"etcdSnapshotCreatePhase,omitempty"`
-	// ConfigGeneration goes up by one with each restore, so that every node restarts.
+	// ConfigGeneration is how often Rancher has restored the cluster. The hub keeps the number: with another one, every node restarts.
 	// +optional
 	ConfigGeneration int64 `json:"configGeneration,omitempty"`
 	// AgentConnected is true while the cluster's agent is connected to the hub.
