@@ -74,7 +74,7 @@ func (s *scope) untilProgressShown(others int, now time.Time) time.Duration {
 func (r *Reconciler) updateSecret(ctx context.Context, s *scope) error {
 	wanted := s.secret.DeepCopy()
 	now := r.Now()
-	s.retry = readRetry(wanted.Annotations[retryAnnotation], s.report.Checksum)
+	s.retry = readRetry(wanted.Annotations[rkev1.PlanRetryAnnotation], s.report.Checksum)
 	switch s.report.Progress {
 	case rollout.ProgressApplied:
 		settle(wanted, s.report, now)
@@ -90,7 +90,7 @@ func (r *Reconciler) updateSecret(ctx context.Context, s *scope) error {
 		} else if !s.retry.exhausted() {
 			s.requeueAfter = s.retry.next().Sub(now)
 		}
-		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, retryAnnotation, s.retry.encode())
+		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, rkev1.PlanRetryAnnotation, s.retry.encode())
 	}
 	if maps.Equal(s.secret.Annotations, wanted.Annotations) && reflect.DeepEqual(s.secret.Data, wanted.Data) {
 		return nil

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// retryAnnotation, on a plan Secret, is the record of failed attempts as JSON. It is no key of the data, since agents may write those.
-const retryAnnotation = "rke.cattle.io/plan-retry"
-
 const (
 	// maxAttempts is how often a plan is attempted before a user has to intervene.
 	maxAttempts = 10
@@ -16,7 +13,7 @@ const (
 	maxDelay   = 10 * time.Minute
 )
 
-// retry records the attempts at one plan.
+// retry records the attempts at one plan, as the value of rkev1.PlanRetryAnnotation.
 type retry struct {
 	// Checksum of the plan.
 	Checksum string `json:"checksum"`

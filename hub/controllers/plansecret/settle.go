@@ -29,5 +29,5 @@ func settle(secret *corev1.Secret, report rollout.Report, now time.Time) {
 	if len(report.NotHealthy()) == 0 && secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" {
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, rkev1.PlanProbesPassedAnnotation, now.UTC().Format(time.RFC3339))
 	}
-	delete(secret.Annotations, retryAnnotation)
+	delete(secret.Annotations, rkev1.PlanRetryAnnotation)
 }

@@ -25,7 +25,7 @@ func TestSettle(t *testing.T) {
 	}{
 		"applied": {
 			data:        map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: []byte(plans.StateSucceeded)},
-			annotations: map[string]string{retryAnnotation: "{}"}, applied: "{}", want: passed,
+			annotations: map[string]string{rkev1.PlanRetryAnnotation: "{}"}, applied: "{}", want: passed,
 		},
 		"applied again": {
 			data: map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: []byte(plans.StateSucceeded),
@@ -43,11 +43,12 @@ func TestSettle(t *testing.T) {
 		"being applied": {
 			data: map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: []byte(plans.StateInProgress),
 				plans.KeyAppliedPlan: []byte("old")},
-			annotations: map[string]string{retryAnnotation: "{}"}, applied: "old", want: map[string]string{retryAnnotation: "{}"},
+			annotations: map[string]string{rkev1.PlanRetryAnnotation: "{}"}, applied: "old",
+			want: map[string]string{rkev1.PlanRetryAnnotation: "{}"},
 		},
 		"failed": {
 			data:        map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: []byte(plans.StateFailed)},
-			annotations: map[string]string{retryAnnotation: "{}"}, want: map[string]string{retryAnnotation: "{}"},
+			annotations: map[string]string{rkev1.PlanRetryAnnotation: "{}"}, want: map[string]string{rkev1.PlanRetryAnnotation: "{}"},
 		},
 		"not readable": {
 			data: map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: []byte(plans.StateSucceeded),

@@ -77,7 +77,7 @@ func failureMessage(s *scope) string {
 	case s.retry.exhausted():
 		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; to retry, change the cluster's configuration "+
 			"or remove the annotation %s from Secret %s",
-			s.retry.Attempts, maxAttempts, retryAnnotation, s.secret.Name)
+			s.retry.Attempts, maxAttempts, rkev1.PlanRetryAnnotation, s.secret.Name)
 	case s.retry.Pending:
 		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; retrying now", s.retry.Attempts, maxAttempts)
 	default:

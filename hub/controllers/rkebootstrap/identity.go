@@ -85,7 +85,7 @@ var notCopied = []string{
 	rkev1.MachineSecretHashAnnotation, rkev1.BootstrapTokenHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
 	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
 	rkev1.PlanReplacedAnnotation, rkev1.InfrastructureAddressesAnnotation, rkev1.NodeLabelsAnnotation, rkev1.SnapshotChecksumsAnnotation,
-	rkev1.AgentLastSeenAnnotation,
+	rkev1.AgentLastSeenAnnotation, rkev1.PlanRetryAnnotation,
 	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation,
 	rkev1.PreDrainAnnotation, rkev1.PostDrainAnnotation, rkev1.UncordonAnnotation,
 	rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation,

@@ -1,6 +1,9 @@
 package rkebootstrap
 
 import (
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +156,31 @@ func TestWaitsShownAfter(t *testing.T) {
 	for others, want := range map[int]time.Duration{0: 10 * time.Second, 50: 20 * time.Second, 10000: time.Minute} {
 		if got := waitsShownAfter(others); got != want {
 			t.Errorf("beside %d others: %s, want %s", others, got, want)
+		}
+	}
+}
+
+// TestNotCopied: what others write to plan Secrets, by the documentation of the writers, a template's annotations cannot overrule; and
+// that documentation has all of it.
+func TestNotCopied(t *testing.T) {
+	raw, err := os.ReadFile("../rkecontrolplane/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := []string{rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation} // of no plan Secret
+	for line := range strings.Lines(string(raw)) {
+		row := strings.Fields(line)
+		if len(row) < 4 || row[1] != "annotation" || !strings.HasPrefix(row[2], "rke.cattle.io/") || row[3] == "user" {
+			continue
+		}
+		documented = append(documented, row[2])
+		if !slices.Contains(notCopied, row[2]) {
+			t.Errorf("%s of an RKEBootstrap overrules what %s writes", row[2], row[3])
+		}
+	}
+	for _, key := range notCopied {
+		if !slices.Contains(documented, key) {
+			t.Errorf("who writes %s is not documented", key)
 		}
 	}
 }

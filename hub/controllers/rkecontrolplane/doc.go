@@ -39,7 +39,10 @@
 //	annotation  rke.cattle.io/node-labels              rkecontrolplane
 //	annotation  rke.cattle.io/plan-last-updated        rkecontrolplane
 //	annotation  rke.cattle.io/plan-probes-passed       rkecontrolplane, plansecret
+//	annotation  rke.cattle.io/plan-replaced            rkecontrolplane
 //	annotation  rke.cattle.io/plan-retry               plansecret
+//	annotation  rke.cattle.io/snapshot-checksums       rkecontrolplane
+//	annotation  rke.cattle.io/bootstrap-token-hash     rkebootstrap
 //	annotation  rke.cattle.io/agent-last-seen          gateway
 //	annotation  rke.cattle.io/drain-options            rkecontrolplane, nodedrain
 //	annotation  rke.cattle.io/uncordon                 rkecontrolplane, nodedrain

@@ -92,7 +92,6 @@ func TestDocumentedWriters(t *testing.T) {
 			t.Errorf("nobody is said to write the key %s", value)
 		}
 	}
-	names["rke.cattle.io/plan-retry"] = "retryAnnotation"
 	names["UpToDate"] = "MachineUpToDateCondition"
 	var agents []string
 	for key, writers := range documented["data"] {

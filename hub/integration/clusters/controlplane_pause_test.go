@@ -20,9 +20,6 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// planRetryAnnotation is that of the plansecret controller.
-const planRetryAnnotation = "rke.cattle.io/plan-retry"
-
 // TestRetryAfterPause: a retry of a failed plan that is due while the cluster is paused starts once it is unpaused. An operation that is
 // created meanwhile says what it waits for.
 func TestRetryAfterPause(t *testing.T) {
@@ -41,7 +38,7 @@ func TestRetryAfterPause(t *testing.T) {
 	m.Fail()
 	secret := m.Secret()
 	due := fmt.Sprintf(`{"checksum":%q,"attempts":1,"failedAt":%q}`, checksum, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
-	testenv.Change(t, env, secret, func(s *corev1.Secret) { s.Annotations[planRetryAnnotation] = due })
+	testenv.Change(t, env, secret, func(s *corev1.Secret) { s.Annotations[rkev1.PlanRetryAnnotation] = due })
 	m.Wait("the failure to be seen during the pause", func() error {
 		machine := &clusterv1.Machine{}
 		m.Read(m.Name, machine)

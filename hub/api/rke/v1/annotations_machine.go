@@ -39,6 +39,9 @@ const (
 	// PlanReplacedAnnotation, on a plan Secret, is "restart" or "drain" where the delivered plan has replaced one that does so to the machine
 	// and that was not applied. The agent may have begun that one, so it counts until the delivered plan is applied.
 	PlanReplacedAnnotation = "rke.cattle.io/plan-replaced"
+	// PlanRetryAnnotation, on a plan Secret, is the record of failed attempts at the delivered plan as JSON. It is no key of the data, since
+	// agents may write those.
+	PlanRetryAnnotation = "rke.cattle.io/plan-retry"
 	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd or a
 	// control plane, or of one that reports a certificate that ends soon. Reports of the agent count as evidence only while it is recent.
 	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
@@ -70,7 +73,7 @@ const (
 	UncordonAnnotation = "rke.cattle.io/uncordon"
 	// DrainWaitingAnnotation says what a running drain waits for.
 	DrainWaitingAnnotation = "rke.cattle.io/drain-waiting"
-	// DrainBeganAnnotation is the time (RFC 3339) since when Pods are evicted.
+	// DrainBeganAnnotation is a JSON object of the time (RFC 3339) since when Pods are evicted, and of the options with which they are.
 	DrainBeganAnnotation = "rke.cattle.io/drain-began"
 	// DrainCordonedAnnotation is "true" where the hub cordoned the Node: a Node that a user cordoned stays so. It is on the plan Secret and on
 	// the Node.
