@@ -50,7 +50,7 @@ func step(in *rollout.Inputs) (group []string, moved bool) {
 func resolved(in rollout.Inputs) rollout.Inputs {
 	in.Machines = slices.DeleteFunc(slices.Clone(in.Machines),
 		func(m rollout.Machine) bool { return m.Deleting || !m.HasPlanSecret || m.Problem != "" })
-	in.OrphanedMembers, in.Paused, in.Blocked = nil, false, rollout.Wait{}
+	in.OrphanedMembers, in.Blocked = nil, rollout.Wait{}
 	for i := range in.Machines {
 		m := &in.Machines[i]
 		m.Unusable, m.Drain, m.Removal, m.Failure = "", rollout.Drain{}, rollout.RemovalNone, ""

@@ -60,7 +60,7 @@ func TestOrder(t *testing.T) {
 
 // TestOrderOfUnhealthyCluster: what is wrong at the moment does not hide the order, and a machine that no plan can be made for is left out.
 func TestOrderOfUnhealthyCluster(t *testing.T) {
-	in := rollout.Inputs{Machines: machines(rollout.ChangeRestart, "a1", "a2", "a3", "w1"), Bootstrapped: true, Paused: true,
+	in := rollout.Inputs{Machines: machines(rollout.ChangeRestart, "a1", "a2", "a3", "w1"), Bootstrapped: true,
 		Blocked: rollout.Wait{Reason: "EtcdLost"}, OrphanedMembers: []rollout.Member{{Node: "x", Membership: rollout.MemberVoter}}}
 	in.Machines[1].Progress, in.Machines[1].Node = rollout.ProgressFailed, rollout.NodeNotReady
 	in.Machines[2].HealthUnknown = []string{"etcd"}

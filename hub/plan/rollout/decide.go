@@ -20,8 +20,6 @@ type Inputs struct {
 	Bootstrapped bool
 	// Designated is the ID of the machine that is designated as init node; empty for none.
 	Designated string
-	// Paused is set while nothing may change.
-	Paused bool
 	// Hold says why nothing that restarts machines may be delivered, such as an operation that is in progress; zero if it may.
 	Hold Wait
 	// Blocked says why nothing may be delivered to any machine; zero if it may.

@@ -76,12 +76,10 @@ func needsDrain(v *view, m *Machine) (Decision, bool) {
 }
 
 // needsUncordon ends the drain of a machine that works with its change, or needs none any more.
-func needsUncordon(v *view, m *Machine) (Decision, bool) {
+func needsUncordon(_ *view, m *Machine) (Decision, bool) {
 	switch {
 	case !m.draining():
 		return undecided()
-	case v.Paused:
-		return wait(ReasonPaused, "Waiting for the Cluster to be unpaused, to uncordon the Node")
 	case m.Drain.Uncordon != m.Drain.Requested:
 		return Decision{Uncordon: true, Reason: ReasonUncordoning, Message: "Uncordoning the Node"}, true
 	case m.Drain.Error != "":

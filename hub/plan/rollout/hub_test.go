@@ -9,7 +9,7 @@ import (
 // so that each is that of a hub that has just started.
 func (s *simulation) inputs() Inputs {
 	in := Inputs{
-		Now: s.now(), Bootstrapped: s.bootstrapped, Paused: s.paused,
+		Now: s.now(), Bootstrapped: s.bootstrapped,
 		ControlPlaneConcurrency: s.spec.controlPlane, WorkerConcurrency: s.spec.worker,
 		ControlPlaneDrain: s.drainOptions(), WorkerDrain: s.drainOptions(),
 	}

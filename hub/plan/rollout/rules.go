@@ -17,8 +17,6 @@ const (
 	ReasonWaitingForIdentity = "WaitingForIdentity"
 	// ReasonPlanInvalid is that of a machine whose plan cannot be rendered.
 	ReasonPlanInvalid = "PlanInvalid"
-	// ReasonPaused is that of a machine with a change in a paused cluster.
-	ReasonPaused = "Paused"
 	// ReasonWaitingForMachines is that of a cluster in which no machine has one of the roles that it needs.
 	ReasonWaitingForMachines = "WaitingForMachines"
 	// ReasonWaitingForInfrastructure is that of a machine whose infrastructure is not provisioned yet.
@@ -76,7 +74,6 @@ type rule func(v *view, m *Machine) (Decision, bool)
 //	lacksPlanSecret      without a plan Secret                              wait
 //	lacksInfrastructure  without infrastructure, before its first plan      wait
 //	planInvalid          whose plan cannot be rendered                      wait for the specification
-//	clusterPaused        with a change in a paused cluster                  wait
 //	taskRegardless       with a task of an operation that waits for nothing deliver, uncordon
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
@@ -98,7 +95,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 // A machine that no rule decides for is done. The rules after changeIsDisruptive see machines without a change only.
 var rules = []rule{
 	isDeleting, lacksPlanSecret, lacksInfrastructure, planInvalid,
-	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, changeHeld, designatedTooLate, earlierTierFirst, lacksJoinURL,
+	taskRegardless, clusterBlocked, changeIsMinor, changeHeld, designatedTooLate, earlierTierFirst, lacksJoinURL,
 	firstPlan, agentMissing, etcdBusy, groupLimitReached, quorumNeedsMachine, needsDrain, changeIsDisruptive,
 	verifyApplied, needsUncordon, kubeletOutdated,
 }
@@ -150,10 +147,6 @@ func planInvalid(_ *view, m *Machine) (Decision, bool) {
 		return undecided()
 	}
 	return wait(ReasonPlanInvalid, "Rendering the plan failed: %s", m.Problem)
-}
-
-func clusterPaused(v *view, m *Machine) (Decision, bool) {
-	return waitIf(m.Change != ChangeNone && v.Paused, ReasonPaused, "Waiting for the Cluster to be unpaused")
 }
 
 // blockedMessages replace those of the cluster that name machines, or change with each one that is registered.

@@ -201,14 +201,6 @@ var scenarios = map[string]func(*scenario){
 		s.spec.Restarted++
 		s.converge("another is unhealthy, and a change would repair it")
 	},
-	"paused": func(s *scenario) {
-		s.addRunning("a:ecw").add("b:w")
-		s.spec.Minor++
-		s.paused = true
-		s.converge("a paused cluster with changes")
-		s.paused = false
-		s.converge("it is unpaused")
-	},
 	"plan-cannot-be-rendered": func(s *scenario) {
 		s.add("a:ecw", "b:w")
 		s.problem = "spec.rkeConfig.machineGlobalConfig.selinux: is a text; it takes true or false"

@@ -104,7 +104,6 @@ type simulation struct {
 	rand *rand.Rand
 
 	spec    spec
-	paused  bool
 	problem string
 	// hookDelay and promoteDelay are more steps that drain hooks and promotions take.
 	hookDelay, promoteDelay int
