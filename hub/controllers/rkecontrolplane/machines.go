@@ -50,8 +50,8 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
-	s.poolReplicas, s.missing = controlPlaneReplicas(deployments.Items), missingMachines(deployments.Items, machines)
-	s.notCreated = notCreated(deployments.Items)
+	s.deployments, s.notCreated = deployments.Items, notCreated(deployments.Items)
+	s.poolReplicas, s.missing = controlPlaneReplicas(s.deployments), missingMachines(s.deployments, machines)
 	s.machines, s.others = nil, nil
 	s.plans.load()
 	for _, found := range machines {

@@ -2,7 +2,6 @@ package rkecontrolplane
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,13 +27,8 @@ func (r *Reconciler) skipPreflightChecks(ctx context.Context, s *scope) error {
 	if s.controlPlane.Spec.Version == "" {
 		return nil // the checks are about spec.version
 	}
-	var list clusterv1.MachineDeploymentList
-	if err := r.Cache.List(ctx, &list, client.InNamespace(s.cluster.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
-	}
-	for i := range list.Items {
-		d := &list.Items[i]
+	for i := range s.deployments {
+		d := &s.deployments[i]
 		skipped, skips := withStableCheck(d.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation])
 		if skips || !d.DeletionTimestamp.IsZero() || d.Spec.ClusterName != s.cluster.Name ||
 			!rkev1.Refers(d.Spec.Template.Spec.Bootstrap.ConfigRef, "RKEBootstrapTemplate") {

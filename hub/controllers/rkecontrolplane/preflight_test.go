@@ -2,6 +2,7 @@ package rkecontrolplane
 
 import (
 	"cmp"
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -43,7 +45,14 @@ func TestSkipPreflightChecks(t *testing.T) {
 		if tc.has != "" {
 			d.Annotations = map[string]string{clusterv1.MachineSetSkipPreflightChecksAnnotation: tc.has}
 		}
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&d).Build()
+		lists := 0
+		count := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, is := list.(*clusterv1.MachineDeploymentList); is {
+				lists++
+			}
+			return c.List(ctx, list, opts...)
+		}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&d).WithInterceptorFuncs(count).Build()
 		s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
 			cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}}
 		if tc.field == "" {
@@ -54,6 +63,9 @@ func TestSkipPreflightChecks(t *testing.T) {
 		// The infrastructure of the cluster is not provisioned yet.
 		if err := (&Reconciler{Client: c, Cache: c, Now: time.Now}).reconcileNormal(t.Context(), s); err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		if lists != 1 {
+			t.Errorf("%s: the MachineDeployments are listed %d times", name, lists)
 		}
 		after := &clusterv1.MachineDeployment{}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(&d), after); err != nil {
