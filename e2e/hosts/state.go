@@ -93,17 +93,6 @@ func (s *State) SetProcess(name string, pid int, start uint64) {
 	}
 }
 
-// OfKind lists the names of all things of one kind in the order they were entered.
-func (s *State) OfKind(kind Kind) []Thing {
-	var out []Thing
-	for _, t := range s.Things {
-		if t.Kind == kind {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 func (s *State) find(kind Kind, name string) int {
 	return slices.IndexFunc(s.Things, func(t Thing) bool { return t.Kind == kind && t.Name == name })
 }

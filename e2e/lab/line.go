@@ -9,7 +9,7 @@ import (
 )
 
 // OpenLine puts a relay before the hub, so that the line between it and everybody else can be made bad. It must be opened before the hub
-// starts, which is told that it is reached there, and lives as long as this process, or until CloseLine.
+// starts, whose server URL leads to it, and lives as long as this process.
 func (l *Lab) OpenLine(ctx context.Context) error {
 	if err := l.Up(ctx); err != nil {
 		return err
@@ -25,10 +25,3 @@ func (l *Lab) OpenLine(ctx context.Context) error {
 
 // Line is the relay of OpenLine.
 func (l *Lab) Line() *relay.Relay { return l.line }
-
-// CloseLine ends the relay, if there is one.
-func (l *Lab) CloseLine() {
-	if l.line != nil {
-		l.line.Close()
-	}
-}

@@ -2,13 +2,10 @@ package lab
 
 import "context"
 
-// ToolboxImage is what scenarios run in clusters, see e2e/cmd/toolbox. Clusters of a lab pull it from the lab's registry.
-const ToolboxImage = "docker.io/drover/toolbox:1"
-
 // toolboxLinks are the names by which the toolbox is called in a container.
 var toolboxLinks = []string{"serve", "terminal", "tar", "test", "cat", "sha256sum"}
 
-// PushToolbox puts the image into the lab's registry.
+// PushToolbox puts the image that scenarios run in clusters, see e2e/cmd/toolbox, into the lab's registry, from which these pull it.
 func (l *Lab) PushToolbox(ctx context.Context) error {
 	return l.PushProgram(ctx, toolbox(l.bin("toolbox")))
 }
