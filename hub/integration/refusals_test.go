@@ -154,6 +154,13 @@ func TestImmutableFields(t *testing.T) {
 	}{
 		{name: "rkeConfig removed", before: cluster("a", "{}"), after: bare("a"), want: "spec.rkeConfig cannot be added"},
 		{name: "rkeConfig added", before: bare("b"), after: cluster("b", "{}"), want: "spec.rkeConfig cannot be added"},
+		{name: "spec with rkeConfig removed", before: cluster("k", "{}"), after: withoutSpec("k"), want: "spec.rkeConfig cannot be added"},
+		{name: "spec with rkeConfig added", before: withoutSpec("l"), after: cluster("l", "{}"), want: "spec.rkeConfig cannot be added"},
+		{name: "spec of an imported cluster removed", before: bare("m"), after: withoutSpec("m")},
+		{name: "spec of a control plane removed", before: controlPlane("q", "{version: v1.36.3+k3s1}"), after: controlPlane("q", "null"),
+			want: "spec cannot be removed"},
+		{name: "control plane without spec", before: controlPlane("r", "null"), after: controlPlane("r", "null")},
+		{name: "spec of a control plane added", before: controlPlane("s", "null"), after: controlPlane("s", "{version: v1.36.3+k3s1}")},
 		{name: "data directory set", before: cluster("c", "{}"), after: cluster("c", "{dataDirectories: {k8sDistro: /data}}"),
 			want: "dataDirectories.k8sDistro cannot be changed"},
 		{name: "data directory removed", before: cluster("d", "{dataDirectories: {k8sDistro: /data}}"), after: cluster("d", "{}"),
@@ -218,6 +225,14 @@ func withPool(fields string) string {
 
 func bare(name string) string {
 	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1}}`
+}
+
+func withoutSpec(name string) string {
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}}`
+}
+
+func controlPlane(name, spec string) string {
+	return `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: ` + name + `}, spec: ` + spec + `}`
 }
 
 func withEnv(name, variable, value string) string {

@@ -110,6 +110,8 @@ func TestTokenPurpose(t *testing.T) {
 		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":{"roles":["Worker","Etcd"]}}`,
 			err: "spec.roles can only be narrowed"},
 		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":{"roles":null}}`, err: "spec.roles can only be narrowed"},
+		// Without it, all of it could be set to something else by the next update.
+		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":null}`, err: "spec cannot be removed"},
 	} {
 		crt, err := create(tt.spec)
 		if err == nil && tt.patch != "" {

@@ -21,6 +21,7 @@ const FileFieldsAnnotation = "nodedriver.cattle.io/file-to-field-aliases"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || !has(oldSelf.spec)",message="spec cannot be removed"
 type NodeDriver struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

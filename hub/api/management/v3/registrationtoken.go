@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.status.uses`,description="How often it was used, where that is bounded"
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || !has(oldSelf.spec)",message="spec cannot be removed"
 type ClusterRegistrationToken struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

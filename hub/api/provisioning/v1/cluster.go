@@ -22,6 +22,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local'",message="metadata.name: the name local is for the hub's own cluster"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.matches('^c-[a-z0-9]{5}$') && !self.metadata.name.matches('^c-m-[a-z0-9]{8}$')",message="metadata.name: names like c-abcde and c-m-abcdefgh are for management Clusters"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.rkeConfig)) == (has(oldSelf.spec) && has(oldSelf.spec.rkeConfig))",message="spec.rkeConfig cannot be added to a cluster or removed from it later",fieldPath=".spec.rkeConfig"
 type Cluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -34,7 +35,6 @@ type Cluster struct {
 
 // ClusterSpec is what a user wants.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.rkeConfig) == has(oldSelf.rkeConfig)",message="spec.rkeConfig cannot be added to a cluster or removed from it later"
 // +kubebuilder:validation:XValidation:rule=`!has(self.rkeConfig) || (has(self.kubernetesVersion) && self.kubernetesVersion != "")`,message="spec.kubernetesVersion is required together with spec.rkeConfig",fieldPath=".kubernetesVersion"
 type ClusterSpec struct {
 	// CloudCredentialSecretName names the Secret with the credential for machines, as "namespace:name" or as a name in the same namespace.

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Paused",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Paused')].status`,description="Whether the hub leaves it alone"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What is waited for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || !has(oldSelf.spec)",message="spec cannot be removed"
 type RKEControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
