@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	storagenames "k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -192,10 +192,11 @@ func answerLost(err error) bool {
 	return sent
 }
 
-// isPaused reports whether a Cluster is known to be paused. Whoever may not read it creates the operation all the same.
+// isPaused reports whether a Cluster is known to be paused. Whoever may not read it creates the operation all the same. The annotation of a
+// Cluster does not hold its RKEControlPlane, which carries out operations.
 func isPaused(ctx context.Context, c client.Reader, key client.ObjectKey) bool {
 	cluster := &clusterv1.Cluster{}
-	return c.Get(ctx, key, cluster) == nil && annotations.IsPaused(cluster, cluster)
+	return c.Get(ctx, key, cluster) == nil && ptr.Deref(cluster.Spec.Paused, false)
 }
 
 // clusterReference refers to the Cluster that the user wrote: that of provisioning.cattle.io, or that of Cluster API.

@@ -69,7 +69,7 @@ func TestIsPaused(t *testing.T) {
 	annotated := named("annotated", false)
 	annotated.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	c := fakeAPI(t, named("demo", false), named("paused", true), annotated)
-	for name, want := range map[string]bool{"demo": false, "paused": true, "annotated": true, "none": false} {
+	for name, want := range map[string]bool{"demo": false, "paused": true, "annotated": false, "none": false} {
 		if got := isPaused(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: name}); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}

@@ -22,8 +22,10 @@ func TestUnpaused(t *testing.T) {
 		"a Cluster is paused": {&clusterv1.Cluster{}, &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}},
 			false},
 		"a Cluster was never paused": {&clusterv1.Cluster{}, &clusterv1.Cluster{}, false},
-		"a Cluster keeps the annotation": {&clusterv1.Cluster{ObjectMeta: annotated, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}},
-			&clusterv1.Cluster{ObjectMeta: annotated}, false},
+		"a Cluster with the annotation is unpaused": {
+			&clusterv1.Cluster{ObjectMeta: annotated, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}},
+			&clusterv1.Cluster{ObjectMeta: annotated}, true},
+		"a Cluster loses the annotation":      {&clusterv1.Cluster{ObjectMeta: annotated}, &clusterv1.Cluster{}, false},
 		"a Machine loses the annotation":      {&clusterv1.Machine{ObjectMeta: annotated}, &clusterv1.Machine{}, true},
 		"a Machine that keeps the annotation": {&clusterv1.Machine{ObjectMeta: annotated}, &clusterv1.Machine{ObjectMeta: annotated}, false},
 	} {
