@@ -45,7 +45,7 @@ keys already.`,
 			if o.snapshot == "" && o.keys == "" {
 				return errors.New("--snapshot, --keys: at least one is required: name the files to write")
 			}
-			if o.snapshot != "" && o.keys != "" && filepath.Dir(filepath.Clean(o.snapshot)) == filepath.Dir(filepath.Clean(o.keys)) {
+			if o.snapshot != "" && o.keys != "" && sameDirectory(o.snapshot, o.keys) {
 				return fmt.Errorf("--keys %s is in the directory of --snapshot: choose another directory, "+
 					"because both files together reveal every Secret", o.keys)
 			}
@@ -54,6 +54,17 @@ keys already.`,
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
+}
+
+// sameDirectory reports whether two files to be written are in one directory, however its path is written.
+func sameDirectory(a, b string) bool {
+	a, b = filepath.Dir(filepath.Clean(a)), filepath.Dir(filepath.Clean(b))
+	first, err := os.Stat(a)
+	if err != nil {
+		return a == b
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }
 
 // save writes both files, also if one of them cannot be written.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,22 @@ func TestSaveBoth(t *testing.T) {
 	}, &stdout, &stderr)
 	if code != 1 || strings.Count(stderr.String(), "is not the data directory of a hub") != 2 || strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("got %d, %s%s", code, &stdout, &stderr)
+	}
+}
+
+// TestSaveIntoOneDirectory: snapshot and keys are kept apart, whatever the directory is called.
+func TestSaveIntoOneDirectory(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, keys := range []string{"keys.tar", filepath.Join(dir, "keys.tar"), filepath.Join(link, "keys.tar")} {
+		var stdout, stderr bytes.Buffer
+		code := Main([]string{"backup", "save", "--data-dir", t.TempDir(), "--snapshot", "hub.db", "--keys", keys}, &stdout, &stderr)
+		if code == 0 || !strings.Contains(stderr.String(), "is in the directory of --snapshot") {
+			t.Errorf("%s: got %d, %s%s", keys, code, &stdout, &stderr)
+		}
 	}
 }
 
