@@ -23,8 +23,8 @@ func newImportCommand() *cobra.Command {
 import. It deploys the cluster-agent.
 
 The command contains a new registration token. Anybody who has the token can pose as the cluster. It does not expire unless --ttl is set,
-because an agent that was disconnected for longer than the lifetime of its own credential, a day, needs it to connect again. To revoke the
-token, delete its ClusterRegistrationToken in the namespace of the management Cluster.`,
+because an agent that was disconnected for longer than eight days needs it to connect again: its own credential is valid for a day, and can
+be renewed for a week after that. To revoke the token, delete its ClusterRegistrationToken in the namespace of the management Cluster.`,
 		Args: oneCluster,
 		RunE: opts.printCommand(func() error { return nil }, opts.run),
 	}
