@@ -201,13 +201,20 @@ func refuseChanges(t *testing.T, namespace string) {
 	t.Helper()
 	for kind, path := range map[string][]string{"LabMachine": {"spec", "size"}, "LabMachineTemplate": {"spec", "template", "spec", "size"}} {
 		before := list(t, kind, namespace)[0]
-		changed := before.DeepCopy()
-		if err := unstructured.SetNestedField(changed.Object, "8", path...); err != nil {
-			t.Fatal(err)
-		}
-		err := env.Client.Patch(t.Context(), changed, client.MergeFrom(&before), client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "cannot be changed; change the machine configuration of") {
-			t.Errorf("%s: %v", kind, err)
+		parent := path[:len(path)-1]
+		for what, change := range map[string]func(map[string]any){
+			"changed": func(o map[string]any) { _ = unstructured.SetNestedField(o, "8", path...) },
+			"removed": func(o map[string]any) { unstructured.RemoveNestedField(o, append(slices.Clone(parent), "url")...) },
+			"added": func(o map[string]any) {
+				_ = unstructured.SetNestedStringSlice(o, []string{"a"}, append(slices.Clone(parent), "tags")...)
+			},
+		} {
+			changed := before.DeepCopy()
+			change(changed.Object)
+			err := env.Client.Patch(t.Context(), changed, client.MergeFrom(&before), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "cannot be changed; change the machine configuration of") {
+				t.Errorf("%s, a field %s: %v", kind, what, err)
+			}
 		}
 	}
 }

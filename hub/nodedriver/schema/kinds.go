@@ -3,12 +3,14 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel"
 
 	"github.com/drover-dev/drover/hub/api/crds"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
@@ -86,24 +88,27 @@ func Definitions(nodeDriver, driver string, fields []Field) []*apiextensionsv1.C
 	machine := definition(nodeDriver, MachineKind(driver), fmt.Sprintf("a machine that the node driver %s makes", driver))
 	provider(machine)
 	version = &machine.Spec.Versions[0]
-	spec := flagProps(fields, false,
-		"a machine that is made cannot be changed; change the machine configuration of its pool, which replaces the machines")
+	const immutable = "a machine that is made cannot be changed; change the machine configuration of its pool, which replaces the machines"
+	spec := flagProps(fields, false, immutable)
 	spec["common"] = common()
 	spec["providerID"] = text("ProviderID is that of the Node; the hub writes it.", 512)
 	version.Schema.OpenAPIV3Schema.Properties["spec"] = object("Spec is what the machine is made from.", spec)
 	version.Schema.OpenAPIV3Schema.Properties["status"] = machineStatus()
+	version.Schema.OpenAPIV3Schema.XValidations = sameFields(fields, ".?spec", immutable)
 	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 	version.AdditionalPrinterColumns = machineColumns
 
 	template := definition(nodeDriver, TemplateKind(driver), fmt.Sprintf("the template of machines that the node driver %s makes", driver))
 	provider(template)
-	spec = flagProps(fields, true, "machine templates cannot be changed; change the machine configuration of the pool")
+	const fixed = "machine templates cannot be changed; change the machine configuration of the pool"
+	spec = flagProps(fields, true, fixed)
 	spec["common"] = common()
 	inner := object("Spec is what machines are made from.", spec)
 	outer := object("Template is the template of a machine.", props{"spec": inner})
 	template.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = object("Spec holds the template.", props{
 		"template": outer,
 	})
+	template.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = sameFields(fields, ".?spec.?template.?spec", fixed)
 	return []*apiextensionsv1.CustomResourceDefinition{config, machine, template}
 }
 
@@ -158,6 +163,22 @@ func flagProps(fields []Field, defaults bool, immutable string) props {
 		out[field.Name] = p
 	}
 	return out
+}
+
+// sameFields is the rule that no field of a flag is added or removed below a path. The API server evaluates the rule of a field itself only
+// where both the old and the new object have it.
+func sameFields(fields []Field, path, immutable string) apiextensionsv1.ValidationRules {
+	var same []string
+	for _, field := range fields {
+		if name, ok := cel.Escape(field.Name); ok { // else no rule can name it
+			same = append(same, fmt.Sprintf("self%[1]s.?%[2]s.hasValue() == oldSelf%[1]s.?%[2]s.hasValue()", path, name))
+		}
+	}
+	if len(same) == 0 {
+		return nil
+	}
+	slices.Sort(same)
+	return apiextensionsv1.ValidationRules{{Rule: strings.Join(same, " && "), Message: immutable}}
 }
 
 // flagProp is the schema of a flag. A number may be written as a text, as in manifests that people have.
