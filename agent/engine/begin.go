@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
@@ -63,19 +64,12 @@ func (a *attempt) agree(live source.Snapshot, err error) bool {
 
 // commit sets the plan in progress at the source, before anything is done for it, and returns what the source holds then.
 func (e *Engine) commit(ctx context.Context, s source.Snapshot, d decision) (source.Snapshot, error) {
-	from := d.commitFrom
-	if from == "" {
-		from = plans.StatePending
-	}
+	from := d.beginFrom()
 	committed, err := e.Source.Update(ctx, s.UID, d.attempt.Checksum, func(s *plans.Status) {
 		if s.State != from {
 			return
 		}
-		s.State, s.Revision, s.Checkpoint, s.Progress = plans.StateInProgress, d.attempt.Revision, nil, nil
-		if s.FailedChecksum != d.attempt.Checksum {
-			// The failures of the previous plan say nothing about this one.
-			s.FailedChecksum, s.FailureCount, s.FailedOutput = "", 0, nil
-		}
+		report.Begin(s, d.attempt)
 	})
 	if errors.Is(err, source.ErrSuperseded) {
 		return e.Source.Get(ctx)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine/journal"
@@ -54,6 +55,14 @@ type decision struct {
 	resend bool
 	// reason is a phrase for people.
 	reason string
+}
+
+// beginFrom is the plan-state that the commit replaces; empty without a commit.
+func (d decision) beginFrom() plans.State {
+	if d.commit {
+		return cmp.Or(d.commitFrom, plans.StatePending)
+	}
+	return ""
 }
 
 // phase is the decision for State, given the snapshot it was made for.

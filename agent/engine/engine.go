@@ -145,6 +145,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	d := e.decide()
 	if err := e.refusal(d); err != nil {
 		e.runCleanup()
+		e.reportNotStored(d, err)
 		e.status.setPhase(e.current, PhaseRefusing, err.Error())
 		return refusalRetry
 	}
@@ -269,6 +270,18 @@ func (e *Engine) report(final, resend bool) {
 		ready = e.runner.firstResults
 	}
 	e.reporter.Outcome(report.Outcome{Record: r, ByState: e.current.Status.State != "", Final: final}, ready, resend)
+}
+
+// reportNotStored reports a refusal that has its cause on this machine: the plan is valid, and that it was accepted cannot be stored.
+// Nothing is reported about a plan that nobody has signed, nor without plan-state, where each report would use up a try.
+func (e *Engine) reportNotStored(d decision, refusal error) {
+	status := e.current.Status
+	if !errors.Is(refusal, source.ErrNotStored) || d.action != actionApply || d.resume || status.State == "" ||
+		status.State == plans.StateInProgress && string(status.FailedOutput[report.ErrorOutput]) == refusal.Error() {
+		return
+	}
+	record := journal.Record{AttemptID: d.attempt, Result: journal.Result{Message: refusal.Error()}}
+	e.reporter.Outcome(report.Outcome{Record: record, ByState: true, NotBegun: true, BeginFrom: d.beginFrom()}, nil, true)
 }
 
 // confirm journals that the source knows the outcome of the last attempt.

@@ -3,14 +3,18 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -96,4 +100,77 @@ func TestRemainsOfAFullDisk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFullDiskAndSignature: a valid plan is not executed while the machine cannot store that it has accepted it. The hub reads why, no try
+// is used up however long it takes, and the plan is applied when there is room.
+func TestFullDiskAndSignature(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var full atomic.Bool
+		w.options.Verify = func(source.Snapshot) error {
+			if full.Load() {
+				return fmt.Errorf("%w: %w", source.ErrNotStored, syscall.ENOSPC)
+			}
+			return nil
+		}
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("before", "bad", false)}}, 2)
+		w.start()
+		w.waitAMinute()
+		w.checkState(plans.StateFailed)
+
+		full.Store(true)
+		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}}, 1)
+		w.waitAMinute()
+		_, before := w.secret.counts()
+		time.Sleep(24 * time.Hour)
+		w.stop()
+		w.start()
+		w.waitAMinute()
+		const want = "storing that the plan was accepted failed: no space left on device"
+		got := w.secret.status()
+		if got.State != plans.StateInProgress || got.FailureCount != 1 || got.FailedChecksum != "" ||
+			string(got.FailedOutput[report.ErrorOutput]) != want || len(got.FailedOutput) != 1 {
+			t.Errorf("the hub reads %+v", got)
+		}
+		if _, after := w.secret.counts(); after != before {
+			t.Errorf("%d more writes in a day", after-before)
+		}
+		w.checkRan("bad before@1", "bad before@2")
+
+		full.Store(false)
+		w.waitAMinute()
+		w.stop()
+		w.checkRan("bad before@1", "bad before@2", "ok one@2")
+		if got := w.secret.status(); got.State != plans.StateSucceeded || got.AppliedChecksum != checksum || got.FailureCount != 0 {
+			t.Errorf("there is room, and the hub reads %+v", got)
+		}
+	})
+}
+
+// TestFullDiskWithoutState: without plan-state each report would use up a try, so nothing is reported.
+func TestFullDiskWithoutState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var full atomic.Bool
+		full.Store(true)
+		w.options.Verify = func(source.Snapshot) error {
+			if full.Load() {
+				return source.ErrNotStored
+			}
+			return nil
+		}
+		checksum := w.secret.deliverOld(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}}, 1)
+		w.start()
+		time.Sleep(time.Hour)
+		if got := w.secret.status(); got.FailureCount != 0 || len(w.ran()) > 0 {
+			t.Errorf("ran %v, the hub reads %+v", w.ran(), got)
+		}
+		full.Store(false)
+		w.waitAMinute()
+		w.stop()
+		if got := w.secret.status(); got.AppliedChecksum != checksum {
+			t.Errorf("there is room, and the hub reads %+v", got)
+		}
+	})
 }

@@ -48,8 +48,8 @@ type Options struct {
 	Gate *semaphore.Weighted
 	// Notify is called when the engine is up, and when it begins or ends something; nil for nobody.
 	Notify func()
-	// Verify returns why nothing of a plan may be executed; nil where everything may. Nothing is written for a plan that it refuses. What
-	// it must remember of a plan that it accepts is on disk when it returns.
+	// Verify returns why nothing of a plan may be executed; nil where everything may. Nothing is written for a plan that it refuses, unless
+	// the error wraps source.ErrNotStored: that is reported. What it must remember of a plan that it accepts is on disk when it returns nil.
 	Verify func(source.Snapshot) error
 }
 

@@ -46,6 +46,9 @@ var (
 	ErrSuperseded = errors.New("another plan has been delivered")
 	// ErrTooLarge is wrapped by Source.Update's error when the source cannot hold a status of that size.
 	ErrTooLarge = errors.New("the report is too large")
+	// ErrNotStored is wrapped by why a plan may not be executed that is valid, if only that it was accepted cannot be stored, as on a full
+	// disk.
+	ErrNotStored = errors.New("storing that the plan was accepted failed")
 	// ErrRemoved is the cause with which the context of an engine's Run ends when its source was deleted: programs it has started are
 	// stopped, and not left running as at an ordinary stop of the agent.
 	ErrRemoved = errors.New("the plan has been removed")

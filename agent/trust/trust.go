@@ -123,7 +123,7 @@ func (v *Verifier) Policy() config.PlanSignatures {
 
 // Verify returns an error if nothing of a delivered plan may be executed: no file, instruction, periodic instruction or probe. When it
 // returns nil, the sequence of the plan is on disk, and a plan with a lower one is refused. A second call for the same delivery writes
-// nothing.
+// nothing. The error wraps source.ErrNotStored if signature and sequence are valid and only that could not be written.
 func (v *Verifier) Verify(s source.Snapshot) error {
 	policy := v.Policy()
 	if policy == config.SignaturesOff || len(s.Delivery.Plan) == 0 {
@@ -175,7 +175,7 @@ func (v *Verifier) verify(d plans.Delivery, machine string) error {
 		return fmt.Errorf("encoding the accepted plan: %w", err)
 	}
 	if err := v.Host.WriteFile(v.Path, append(raw, '\n'), hostfs.WithMode(0o600)); err != nil {
-		return fmt.Errorf("storing the accepted plan: %w", err)
+		return fmt.Errorf("%w: %w", source.ErrNotStored, err)
 	}
 	v.accepted = accepted
 	return nil

@@ -107,8 +107,12 @@ func TestAcceptedOnlyOnDisk(t *testing.T) {
 	h := fake.New()
 	v := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
 	h.FailWith(func(string, string) error { return errors.New("disk full") })
-	if err := v.Verify(deliver(t, private, "{}", "ns/m", 5)); err == nil || !strings.Contains(err.Error(), "disk full") {
+	err := v.Verify(deliver(t, private, "{}", "ns/m", 5))
+	if !errors.Is(err, source.ErrNotStored) || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v", err)
+	}
+	if err := v.Verify(deliver(t, nil, "{}", "ns/m", 6)); err == nil || errors.Is(err, source.ErrNotStored) {
+		t.Errorf("a plan without a signature: got %v", err)
 	}
 	h.FailWith(nil)
 	if err := v.Verify(deliver(t, private, "{}", "ns/m", 5)); err != nil {

@@ -13,17 +13,18 @@ const ErrorOutput = "system-agent-error"
 // Outcome is how an attempt ended.
 //
 // What it writes, by protocol and result; keys that are not named stay as they are. Nothing is written to a plan-state that is terminal or
-// pending, or whose revision is another one.
+// pending, unless an attempt that could not begin would have replaced it, or whose revision is another one.
 //
 //	                          plan-state   applied-    failed-        failure-count   success-count
 //	                                       checksum    checksum
 //	state, succeeded          succeeded    the plan's  ""             0               one more
+//	state, not begun          in-progress  -           -              at least 1      0
 //	state, failed, not final  -            -           -              with this try   0
 //	state, failed, final      failed       -           the plan's     with this try   0
 //	checksum, succeeded       -            the plan's  ""             0               one more
 //	checksum, failed          -            -           the plan's     with this try   0
 //
-// last-apply-time is when the attempt began; plan-progress goes.
+// last-apply-time is when the attempt began, if it has; plan-progress goes.
 type Outcome struct {
 	// Record is the attempt, ended.
 	Record journal.Record
@@ -31,6 +32,10 @@ type Outcome struct {
 	ByState bool
 	// Final says that a failure is the last one of its delivery.
 	Final bool
+	// NotBegun says that the attempt could not begin, which uses up no try. It makes the same write each time.
+	NotBegun bool
+	// BeginFrom is the plan-state that such an attempt would have replaced with in-progress; empty if that was written before.
+	BeginFrom plans.State
 }
 
 // Interruption says that a plan was paused or canceled, as the hub asked for.
@@ -104,13 +109,31 @@ func (p pending) apply(s *plans.Status, trimLevel int) {
 	}
 }
 
+// Begin sets a plan in progress for an attempt.
+func Begin(s *plans.Status, a journal.AttemptID) {
+	s.State, s.Revision, s.Checkpoint, s.Progress = plans.StateInProgress, a.Revision, nil, nil
+	if s.FailedChecksum != a.Checksum {
+		// The failures of the previous plan say nothing about this one.
+		s.FailedChecksum, s.FailureCount, s.FailedOutput = "", 0, nil
+	}
+}
+
 // apply writes the outcome, unless the status is of another delivery by now.
 func (o Outcome) apply(s *plans.Status, trimLevel int) {
 	r := o.Record
+	if o.BeginFrom != "" && s.State == o.BeginFrom {
+		Begin(s, r.AttemptID)
+	}
 	if o.ByState != (s.State != "") || o.ByState && (s.State.Terminal() || s.State == plans.StatePending || s.Revision != r.Revision) {
 		return
 	}
-	s.LastApplyTime, s.Progress = r.Started.UTC(), nil
+	s.Progress = nil
+	if o.NotBegun {
+		s.FailedOutput = map[string][]byte{ErrorOutput: []byte(r.Message)}
+		s.FailureCount, s.SuccessCount = max(s.FailureCount, 1), 0
+		return
+	}
+	s.LastApplyTime = r.Started.UTC()
 	if r.Succeeded {
 		s.AppliedChecksum, s.FailedChecksum = r.Checksum, ""
 		s.AppliedOutput, s.FailedOutput = trimOutputs(r.Outputs, trimLevel), nil

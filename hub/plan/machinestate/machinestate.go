@@ -121,10 +121,16 @@ func underway(secret *corev1.Secret, report rollout.Report) rollout.Change {
 	return rollout.Worst(Change(applied, report.Delivered), rollout.Change(secret.Annotations[rkev1.PlanReplacedAnnotation]))
 }
 
-// agentPhase is what the agent reports to be doing, for messages. It leaves out bytes and times: each change of a condition is a write.
+// agentPhase is what the agent reports to be doing, for messages, or why it has failed and retries. It leaves out bytes and times: each
+// change of a condition is a write.
 func agentPhase(report rollout.Report) string {
 	p := report.Status.Progress
-	if p == nil || p.Checksum != report.Checksum || report.Progress != rollout.ProgressApplying {
+	switch {
+	case report.Progress != rollout.ProgressApplying:
+		return ""
+	case p == nil && report.Status.FailureCount > 0:
+		return strings.TrimSuffix("retrying after a failure; "+report.FailedOutput(), "; ")
+	case p == nil || p.Checksum != report.Checksum:
 		return ""
 	}
 	what := map[plans.ProgressPhase]string{

@@ -78,6 +78,11 @@ func TestAgentPhase(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q", tc.progress, got, tc.want)
 		}
 	}
+	status := plans.Status{FailureCount: 1, FailedOutput: map[string][]byte{"system-agent-error": []byte("no space left on device")}}
+	got := agentPhase(rollout.Report{Progress: rollout.ProgressApplying, Status: status})
+	if want := "retrying after a failure; output of instruction system-agent-error: no space left on device"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // When an agent was last seen is known of servers.
