@@ -49,14 +49,14 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 			return nil, err
 		}
 	}
-	ended, err := r.wait(ctx, j, save)
+	ended, pending, err := r.wait(ctx, j, save)
 	if ctx.Err() != nil {
 		return nil, nodedriver.ErrInterrupted
 	}
 	if err != nil {
 		return nil, err
 	}
-	out, err := r.read(ctx, j, ended, save)
+	out, err := r.read(ctx, j, ended, pending, save)
 	if err != nil && ctx.Err() != nil {
 		return nil, nodedriver.ErrInterrupted
 	}
@@ -184,8 +184,8 @@ func (r *Runner) salvage(ctx context.Context, j job, save func([]byte) error) ([
 	return secret.Data[stateKey], err
 }
 
-// read returns the result of a Job that has ended; one that has written none is told of by its Pod, or by its condition.
-func (r *Runner) read(ctx context.Context, j job, ended *batchv1.Job, save func([]byte) error) (*result, error) {
+// read returns the result of a Job that has ended; for one that has written none, explain says why.
+func (r *Runner) read(ctx context.Context, j job, ended *batchv1.Job, pending string, save func([]byte) error) (*result, error) {
 	if ended == nil {
 		if err := r.waitPodsGone(ctx, j); err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func (r *Runner) read(ctx context.Context, j job, ended *batchv1.Job, save func(
 	}
 	raw := secret.Data[resultKey]
 	if len(raw) == 0 {
-		return &result{Error: r.explain(ctx, j, ended)}, nil
+		return &result{Error: r.explain(ctx, j, ended, pending)}, nil
 	}
 	out := &result{}
 	if err := json.Unmarshal(raw, out); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -20,21 +21,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podInterval is the pause between looks at Pods: the hub may list them, and not watch them.
-const podInterval = 2 * time.Second
+const (
+	// podInterval is the pause between looks at Pods: the hub may list them, and not watch them.
+	podInterval = 2 * time.Second
+	// pendingInterval is the pause between looks at a Pod that has not started.
+	pendingInterval = time.Minute
+)
 
-// wait waits for the end of a Job; nil if it was deleted. Meanwhile it saves what the Job writes of the state.
-func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (*batchv1.Job, error) {
+// wait waits for the end of a Job; nil if it was deleted. Meanwhile it saves what the Job writes of the state. pending is what its Pod
+// waited for if that did not start, and empty otherwise.
+func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (ended *batchv1.Job, pending string, err error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watchers sync.WaitGroup
 	if save != nil {
-		watching, cancel := context.WithCancel(ctx)
-		done := make(chan struct{})
-		defer func() { cancel(); <-done }()
-		go func() {
-			defer close(done)
-			r.watchState(watching, j, save)
-		}()
+		watchers.Go(func() { r.watchState(watching, j, save) })
 	}
-	return r.waitJob(ctx, j, func(job *batchv1.Job) bool {
+	watchers.Go(func() { pending = r.watchPending(watching, j) })
+	ended, err = r.waitJob(ctx, j, func(job *batchv1.Job) bool {
 		for _, c := range job.Status.Conditions {
 			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 				return true
@@ -42,6 +46,46 @@ func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (*bat
 		}
 		return false
 	})
+	cancel()
+	watchers.Wait()
+	return ended, pending, err
+}
+
+// watchPending returns what the Pod of a Job waits for when ctx ends; empty if it has started. When a Job times out, Kubernetes deletes its
+// Pod before it says that the Job has failed.
+func (r *Runner) watchPending(ctx context.Context, j job) (pending string) {
+	_ = wait.PollUntilContextCancel(ctx, pendingInterval, false, func(ctx context.Context) (bool, error) {
+		now, err := r.pending(ctx, j)
+		if err != nil {
+			return false, nil //nolint:nilerr // it is listed again
+		}
+		if now != "" && pending == "" {
+			ctrl.LoggerFrom(ctx).Info("The Pod of a Job has not started", "Job", j.name, "reason", now)
+		}
+		pending = now
+		return now == "", nil
+	})
+	return pending
+}
+
+// pending returns what the Pod of a Job waits for before it starts; empty if it has started.
+func (r *Runner) pending(ctx context.Context, j job) (string, error) {
+	pods := &corev1.PodList{}
+	err := r.client.List(ctx, pods, client.InNamespace(r.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.name})
+	if err != nil {
+		return "", err
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Status.Phase != corev1.PodPending {
+			return "", nil
+		}
+	}
+	for i := range pods.Items {
+		if why := explainPod(&pods.Items[i]); why != "" {
+			return why, nil
+		}
+	}
+	return fmt.Sprintf("see kubectl -n %s get events --field-selector involvedObject.name=%s", r.Namespace, j.name), nil
 }
 
 func (r *Runner) waitGone(ctx context.Context, j job) error {
@@ -116,8 +160,12 @@ func (r *Runner) only(name string, list client.ObjectList) cache.ListerWatcher {
 	}
 }
 
-// explain says why a Job has written no result: what its container has ended with, what its Pod waits for, or its condition.
-func (r *Runner) explain(ctx context.Context, j job, ended *batchv1.Job) string {
+// explain says why a Job has written no result: what its Pod waited for until the Job timed out, what its container has ended with, or its
+// condition.
+func (r *Runner) explain(ctx context.Context, j job, ended *batchv1.Job, pending string) string {
+	if pending != "" && failedWith(ended) == batchv1.JobReasonDeadlineExceeded {
+		return fmt.Sprintf("Job %s has written no result: its Pod did not start in time: %s", j.name, pending)
+	}
 	pods := &corev1.PodList{}
 	selector := client.MatchingLabels{batchv1.JobNameLabel: j.name}
 	if err := r.client.List(ctx, pods, client.InNamespace(r.Namespace), selector); err == nil {
@@ -136,6 +184,19 @@ func (r *Runner) explain(ctx context.Context, j job, ended *batchv1.Job) string 
 		}
 	}
 	return fmt.Sprintf("Job %s has written no result", j.name)
+}
+
+// failedWith is the reason for which a Job has failed; empty for none.
+func failedWith(ended *batchv1.Job) string {
+	if ended == nil {
+		return ""
+	}
+	for _, c := range ended.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return ""
 }
 
 func explainPod(pod *corev1.Pod) string {
