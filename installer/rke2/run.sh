@@ -25,6 +25,17 @@ find_prefix() {
     fi
 }
 
+# check_room stops where the unpacked release would not fit. The release's script unpacks over what is installed: on a full disk
+# that leaves a part of a program, with which RKE2 does not start again.
+check_room() {
+    need=$(gzip -dc "$ARTEFACTS/$release" 2>/dev/null | wc -c)
+    need=$((need / 1024))
+    free=$(df -Pk "$PREFIX" 2>/dev/null | sed -n 's/^.* \([0-9]\{1,\}\) \{1,\}[0-9]\{1,\}% .*$/\1/p')
+    if [ -n "$free" ] && [ "$free" -le "$need" ]; then
+        die "$PREFIX has $free KiB free, and RKE2 needs $need KiB: free some space"
+    fi
+}
+
 # write_environment FILE keeps the variables that the unit needs; values may hold secrets, so only root reads it. The release has
 # unpacked a file of its own there, whose lines come first: systemd sets no HOME, without which RKE2 does not find credentials in the home
 # directory of root, for registries and for S3. Its lines have no quotes, those of an earlier run of this script have.
@@ -63,6 +74,7 @@ find_prefix
 writable "$PREFIX" || die "cannot write to $PREFIX: set INSTALL_RKE2_TAR_PREFIX to a folder that can be written"
 images=${RKE2_DATA_DIR:-$ROOT/var/lib/rancher/rke2}/agent/images
 place_images "*images*$ARCH.tar*" "$images"
+check_room
 
 # The release's script sees the tarball and its checksum only: image tarballs are in place already, and it would copy each
 # of them twice.

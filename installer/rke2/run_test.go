@@ -1,6 +1,8 @@
 package rke2
 
 import (
+	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +111,38 @@ func TestInstalledFilesAreDurable(t *testing.T) {
 	if diff := cmp.Diff([]string{"daemon-reload", synced}, m.MustRun("INSTALL_RKE2_SKIP_START=true")); diff != "" {
 		t.Errorf("orders without a start (-want +got):\n%s", diff)
 	}
+}
+
+// TestNoRoom: on a full disk, the RKE2 that runs on the machine keeps its programs.
+func TestNoRoom(t *testing.T) {
+	m := machine(t)
+	var release bytes.Buffer
+	z := gzip.NewWriter(&release)
+	if _, err := z.Write(make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.Artifact(tarball, release.String())
+	m.Sum(tarball)
+	free := func(kib string) {
+		df := "#!/bin/sh\necho Filesystem 1024-blocks Used Available Capacity Mounted on\necho /dev/vda1 9999999 9990000 " + kib + " 99% /\n"
+		if err := os.WriteFile(filepath.Join(m.Image, "df"), []byte(df), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free("2000")
+	code, out := m.Run()
+	want := "installer: " + m.Root + "/usr/local has 2000 KiB free, and RKE2 needs 3072 KiB: free some space\n"
+	if diff := cmp.Diff(want, out); code != 1 || diff != "" {
+		t.Errorf("exit code %d, output (-want +got):\n%s", code, diff)
+	}
+	if m.Exists("usr/local/bin/rke2") {
+		t.Error("The release was unpacked")
+	}
+	free("4000")
+	m.MustRun()
 }
 
 func TestSkipStartOnlyInstalls(t *testing.T) {
