@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -158,7 +159,7 @@ func get(ctx context.Context, config *rest.Config, good func(code int) bool) err
 	}
 	answer, err := wrapped.RoundTrip(request)
 	if err != nil {
-		return err
+		return withProxy(request, err, plain.Proxy)
 	}
 	if err := answer.Body.Close(); err != nil {
 		return err
@@ -167,6 +168,15 @@ func get(ctx context.Context, config *rest.Config, good func(code int) bool) err
 		return fmt.Errorf("the answer is %s", answer.Status)
 	}
 	return nil
+}
+
+// withProxy adds to the error of a request which proxy it was sent to, if any.
+func withProxy(request *http.Request, err error, proxyOf func(*http.Request) (*url.URL, error)) error {
+	proxy, proxyErr := proxyOf(request)
+	if proxyErr != nil || proxy == nil {
+		return err
+	}
+	return fmt.Errorf("through proxy %s (%s is not in NO_PROXY): %w", proxy.Host, request.URL.Hostname(), err)
 }
 
 // errNoCluster is returned while the management Cluster is not there.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -107,5 +108,20 @@ func TestWithoutTunnels(t *testing.T) {
 	var none *Access
 	if none.Connected("c-m-a") || none.UsesTunnel(nil, "c-m-a") || none.Revoke(t.Context(), nil, "c-m-a") != nil {
 		t.Error("it does")
+	}
+}
+
+// TestWithProxy: a proxy that does not reach the hub answers "Forbidden", in which nobody would look for a proxy.
+func TestWithProxy(t *testing.T) {
+	request := httptest.NewRequest(http.MethodGet, "https://hub.example.com:8443/k8s/clusters/one/readyz", nil)
+	refused := errors.New("Forbidden")
+	direct := func(*http.Request) (*url.URL, error) { return nil, nil }
+	if err := withProxy(request, refused, direct); err.Error() != "Forbidden" {
+		t.Errorf("without a proxy: got %v", err)
+	}
+	proxy := func(*http.Request) (*url.URL, error) { return url.Parse("http://user:secret@proxy:3128") }
+	err := withProxy(request, refused, proxy)
+	if want := "through proxy proxy:3128 (hub.example.com is not in NO_PROXY): Forbidden"; err.Error() != want || !errors.Is(err, refused) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
