@@ -9,16 +9,20 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +30,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -160,10 +165,32 @@ func (g *Registrar) awaitConnection(ctx context.Context, bootstrap *rkev1.RKEBoo
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, response.Retry(response.DefaultRetry,
-				"waiting for the hub to create the credentials of this machine (ServiceAccount %s)", account)
+			return nil, g.waitingForCredentials(ctx, bootstrap, account)
 		}
 	}
+}
+
+const (
+	// problemTimeout bounds the request for why a machine has no credentials, maxProblem what the machine reads of it, in bytes.
+	problemTimeout = 2 * time.Second
+	maxProblem     = 512
+)
+
+// waitingForCredentials asks a machine to come again when ctx has ended, with why it has no credentials, where the hub has found that: a
+// quota for Secrets, for instance. Whoever installs the machine may not see the RKEBootstrap.
+func (g *Registrar) waitingForCredentials(ctx context.Context, bootstrap *rkev1.RKEBootstrap, account types.NamespacedName) error {
+	why := ""
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else nobody reads the answer
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), problemTimeout)
+		defer cancel()
+		now := &rkev1.RKEBootstrap{}
+		err := g.Live.Get(reading, client.ObjectKeyFromObject(bootstrap), now)
+		if c := conditions.Get(now, rkev1.IdentityReadyCondition); err == nil && c != nil && c.Status == metav1.ConditionFalse {
+			why = ": " + message.Bound(c.Message, maxProblem)
+		}
+	}
+	return response.Retry(response.DefaultRetry, "waiting for the hub to create the credentials of this machine (ServiceAccount %s)%s",
+		account, why)
 }
 
 // planToken returns the token of the plan ServiceAccount of an RKEBootstrap, or nil if there is none yet.
