@@ -180,6 +180,10 @@ func (o *machineAccess) proxyCommand(argument string) string {
 const (
 	// sshConnectTimeout is how long ssh waits for a machine, instead of the two minutes of TCP.
 	sshConnectTimeout = 20 * time.Second
+	// sshAliveInterval is after how long without data ssh asks a machine behind the hub for an answer, and sshAliveCount how many may be
+	// missing before ssh ends. Load balancers in front of a hub end connections that are idle, many of them after a minute, and ssh would
+	// not notice.
+	sshAliveInterval, sshAliveCount = 15 * time.Second, 8
 	// sshFailed is the exit code of ssh for its own errors.
 	sshFailed = 255
 )
@@ -198,16 +202,12 @@ func runSSH(cmd *cobra.Command, access *machinessh.Access, proxy string, command
 		return err
 	}
 	defer agent.close()
-	options := []string{
-		"IdentityAgent=" + quoted(agent.socket), "IdentityFile=none", "StrictHostKeyChecking=accept-new", "CheckHostIP=no",
-		"HostKeyAlias=" + access.UID, fmt.Sprintf("ConnectTimeout=%d", int(sshConnectTimeout.Seconds())),
-	}
+	options := sshOptions(access, agent.socket, proxy)
 	if dir, err := os.UserCacheDir(); err == nil && os.MkdirAll(filepath.Join(dir, "drover"), 0o700) == nil {
 		options = append(options, "UserKnownHostsFile="+quoted(filepath.Join(dir, "drover", "known_hosts")))
 	}
 	address := access.Address
 	if proxy != "" {
-		options = append(options, "ProxyCommand="+proxy)
 		address = access.UID // a name for messages only
 	}
 	args := []string{"-l", access.User, "-p", strconv.Itoa(access.Port)}
@@ -232,6 +232,19 @@ func runSSH(cmd *cobra.Command, access *machinessh.Access, proxy string, command
 		return exitCode(max(failed.ExitCode(), 1))
 	}
 	return err
+}
+
+// sshOptions are the options that do not depend on the user.
+func sshOptions(access *machinessh.Access, agentSocket, proxy string) []string {
+	options := []string{
+		"IdentityAgent=" + quoted(agentSocket), "IdentityFile=none", "StrictHostKeyChecking=accept-new", "CheckHostIP=no",
+		"HostKeyAlias=" + access.UID, fmt.Sprintf("ConnectTimeout=%d", int(sshConnectTimeout.Seconds())),
+	}
+	if proxy != "" {
+		options = append(options, "ProxyCommand="+proxy, fmt.Sprintf("ServerAliveInterval=%d", int(sshAliveInterval.Seconds())),
+			fmt.Sprintf("ServerAliveCountMax=%d", sshAliveCount))
+	}
+	return options
 }
 
 // quoted is a file in an option of ssh.
