@@ -140,7 +140,7 @@ func TestDebFiles(t *testing.T) {
 	}
 	unit := read("usr/lib/systemd/system/drover-hub.service")
 	for _, line := range []string{"User=drover", "StateDirectory=drover drover/hub", "NoNewPrivileges=yes", "ProtectSystem=strict",
-		"CapabilityBoundingSet=", "KillMode=mixed", "TimerSlackNSec=50ms",
+		"CapabilityBoundingSet=", "KillMode=mixed", "TimerSlackNSec=50ms", "OOMPolicy=continue",
 		"ExecStart=/usr/bin/hub serve --data-dir /var/lib/drover/hub --assets-dir " + assets + " $HUB_FLAGS"} {
 		if !strings.Contains(unit, "\n"+line+"\n") {
 			t.Errorf("The unit of the hub lacks %s", line)
