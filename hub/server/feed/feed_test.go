@@ -109,6 +109,27 @@ func TestFileChangedBeforeWatch(t *testing.T) {
 	}
 }
 
+// TestWithoutWatch: where the folder cannot be watched, the file is read regularly, and the hub does not end.
+func TestWithoutWatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "later", "data.json")
+	synctest.Test(t, func(t *testing.T) {
+		f, log := newFeed(t, path)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Start(ctx) }()
+		time.Sleep(pollInterval / 2)
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, first)
+		time.Sleep(pollInterval)
+		stop()
+		if err := <-done; err != nil || !knows(t, f.Catalog, "one") {
+			t.Errorf("%v; log:\n%s", err, log)
+		}
+	})
+}
+
 // TestURL: data from a URL is kept, so that a hub that starts while the URL is unreachable has it.
 func TestURL(t *testing.T) {
 	var requests, unchanged atomic.Int32
