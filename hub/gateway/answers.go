@@ -38,7 +38,7 @@ func (s *Server) logRefusedCaller(r *http.Request, refused *response.Error) {
 	if _, ok := s.refusals.Take(ratelimit.ClientKey(r)); !ok {
 		return
 	}
-	if _, ok := s.strangers.Take(""); !ok {
+	if _, ok := s.unauthenticated.Take(""); !ok {
 		return
 	}
 	s.log.Info("Request refused", "method", shortened(r.Method), "path", shortened(loggedPath(r)), "code", refused.Code,

@@ -117,9 +117,8 @@ type Server struct {
 	anybody, registrants, importers, agents, credentials, machines *callers
 	// machineLimits are for machines that have registered.
 	machineLimits machineLimits
-	// refusals limits by machine, or by address, what is logged of refused requests, strangers what is logged of callers that are no
-	// machines altogether.
-	refusals, strangers *ratelimit.Limiter
+	// refusals limits what is logged of refused requests, by machine or by address, and unauthenticated that of all addresses together.
+	refusals, unauthenticated *ratelimit.Limiter
 }
 
 // New returns a Server; nothing runs before Start.
@@ -137,7 +136,7 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("creating the gateway's client: %w", err)
 	}
 	s := &Server{opts: opts, log: opts.Logger, files: opts.Files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5),
-		strangers: ratelimit.New(1, 60), machineLimits: newMachineLimits()}
+		unauthenticated: ratelimit.New(1, 60), machineLimits: newMachineLimits()}
 	s.secrets = secretcache.New(clientset, s.log)
 	verifier := accounttokens.New(func(ctx context.Context) ([]byte, error) {
 		return clientset.Discovery().RESTClient().Get().AbsPath(accounttokens.KeysPath).DoRaw(ctx)
