@@ -46,6 +46,9 @@ func setImported(s *scope) {
 		ready.Reason, ready.Message = connected.Reason, connected.Message
 	case s.management == nil || s.management.Status.Version == nil:
 		ready.Reason, ready.Message = "WaitingForAPI", "Waiting for the API of the cluster to respond through the cluster agent"
+	case conditions.IsFalse(s.management, managementv3.APIReachableCondition):
+		ready.Reason = "WaitingForAPI"
+		ready.Message = conditions.GetMessage(s.management, managementv3.APIReachableCondition)
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "Ready"
 	}

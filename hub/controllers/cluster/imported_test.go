@@ -25,6 +25,9 @@ func TestImportedStatus(t *testing.T) {
 	connected := metav1.Condition{Type: "Connected", Status: metav1.ConditionTrue, Reason: "Connected"}
 	lost := metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "gone since noon"}
 	ready := metav1.Condition{Type: "Provisioned", Status: metav1.ConditionTrue, Reason: "Provisioned"}
+	silent := management("v1.36.3")
+	silent.Status.Conditions = []metav1.Condition{{Type: managementv3.APIReachableCondition, Status: metav1.ConditionFalse,
+		Reason: "WaitingForAPI", Message: "no answer since noon"}}
 	for _, tt := range []struct {
 		name       string
 		has        []metav1.Condition
@@ -46,6 +49,9 @@ func TestImportedStatus(t *testing.T) {
 		{name: "the API has answered", management: management("v1.36.3"), has: []metav1.Condition{connected},
 			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
 				"Provisioned": "True/Provisioned"}},
+		{name: "the API answers no more", management: silent, has: []metav1.Condition{connected, ready}, message: "no answer since noon",
+			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted",
+				"Ready": "False/WaitingForAPI", "Provisioned": "True/Provisioned"}},
 		{name: "lost", management: management("v1.36.3"), has: []metav1.Condition{lost, ready}, message: "gone since noon",
 			want: map[string]string{"Connected": "False/Disconnected", "Created": "True/Created", "RKECluster": "True/Accepted",
 				"Ready": "False/Disconnected", "Provisioned": "True/Provisioned"}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	minRetry, maxRetry = time.Second, time.Minute
 	// uncountedRetry is the time where its Nodes cannot be counted. An API server that has just started may refuse what it allows later.
 	uncountedRetry = 5 * time.Minute
+	// unreachableAfter is how long the API of a cluster may not answer before that is shown: an API server that restarts answers sooner.
+	unreachableAfter = time.Minute
 	// maxErrorText is how much of an error is logged, in bytes: it may be the cluster's.
 	maxErrorText = 1 << 10
 )
@@ -40,6 +43,10 @@ type observation struct {
 	// nodes is the number of Nodes; it is valid if counted.
 	nodes   int
 	counted bool
+	// reached is set once the API has answered, if only with a refusal. unreachableSince is when it has stopped, where that is longer ago than
+	// unreachableAfter; zero otherwise.
+	reached          bool
+	unreachableSince time.Time
 }
 
 // nodeWatchers holds one watch of Nodes per connected cluster.
@@ -49,15 +56,15 @@ type nodeWatchers struct {
 	config  func(management string) *rest.Config
 	changed func(management string)
 	byName  map[string]*nodeWatcher
-	// uncountedRetry is the constant; tests set a shorter time.
-	uncountedRetry time.Duration
+	// uncountedRetry and unreachableAfter are the constants; tests set shorter times.
+	uncountedRetry, unreachableAfter time.Duration
 }
 
 func (w *nodeWatchers) start(ctx context.Context, config func(string) *rest.Config, changed func(string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ctx, w.config, w.changed, w.byName = ctx, config, changed, map[string]*nodeWatcher{}
-	w.uncountedRetry = cmp.Or(w.uncountedRetry, uncountedRetry)
+	w.uncountedRetry, w.unreachableAfter = cmp.Or(w.uncountedRetry, uncountedRetry), cmp.Or(w.unreachableAfter, unreachableAfter)
 }
 
 // watch starts the watch of a cluster, unless it runs, and returns what it has observed.
@@ -67,7 +74,8 @@ func (w *nodeWatchers) watch(name string) observation {
 	one := w.byName[name]
 	if one == nil {
 		ctx, cancel := context.WithCancel(w.ctx)
-		one = &nodeWatcher{cancel: cancel, changed: func() { w.changed(name) }, uncountedRetry: w.uncountedRetry}
+		one = &nodeWatcher{cancel: cancel, changed: func() { w.changed(name) },
+			uncountedRetry: w.uncountedRetry, unreachableAfter: w.unreachableAfter}
 		w.byName[name] = one
 		go one.run(ctx, name, w.config(name))
 	}
@@ -86,9 +94,11 @@ func (w *nodeWatchers) stop(name string) {
 // nodeWatcher watches the Nodes of one cluster. It reads the version whenever a watch begins: a watch ends when the cluster's API server is
 // replaced.
 type nodeWatcher struct {
-	cancel         context.CancelFunc
-	changed        func()
-	uncountedRetry time.Duration
+	cancel                           context.CancelFunc
+	changed                          func()
+	uncountedRetry, unreachableAfter time.Duration
+	// failedSince is when the API did not answer for the first time after it had; zero if it answered last. It is for run alone.
+	failedSince time.Time
 
 	mu       sync.Mutex
 	observed observation
@@ -173,6 +183,7 @@ func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVers
 		return err
 	}
 	got, err := from.ServerVersion()
+	w.answered(err, time.Now())
 	if err != nil {
 		return fmt.Errorf("reading the version of the cluster's API: %w", err)
 	}
@@ -182,6 +193,22 @@ func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVers
 		}
 	})
 	return nil
+}
+
+// answered records whether the API has answered a request that ended with this error. What it refuses, it has answered.
+func (w *nodeWatcher) answered(err error, now time.Time) {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil || errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError:
+		w.failedSince = time.Time{}
+		w.update(func(o *observation) { o.reached, o.unreachableSince = true, time.Time{} })
+		return
+	case w.failedSince.IsZero():
+		w.failedSince = now
+	}
+	if now.Sub(w.failedSince) > w.unreachableAfter {
+		w.update(func(o *observation) { o.unreachableSince = w.failedSince })
+	}
 }
 
 func newVersionClient(config *rest.Config) (discovery.ServerVersionInterface, error) {

@@ -19,7 +19,7 @@ import (
 type api struct {
 	*httptest.Server
 	versions, lists, watches, refused atomic.Int32
-	forbidden                         atomic.Bool
+	forbidden, silent                 atomic.Bool
 	events                            chan string
 }
 
@@ -30,6 +30,10 @@ func newAPI(t *testing.T) *api {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
 		a.versions.Add(1)
+		if a.silent.Load() {
+			http.Error(w, "no API server", http.StatusBadGateway)
+			return
+		}
 		_, _ = fmt.Fprint(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3+k3s1"}`)
 	})
 	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +72,7 @@ func newAPI(t *testing.T) *api {
 func watching(t *testing.T, a *api, uncountedRetry time.Duration) (*nodeWatchers, chan string) {
 	t.Helper()
 	changed := make(chan string, 100)
-	w := &nodeWatchers{uncountedRetry: uncountedRetry}
+	w := &nodeWatchers{uncountedRetry: uncountedRetry, unreachableAfter: 100 * time.Millisecond}
 	w.start(t.Context(), func(name string) *rest.Config { return &rest.Config{Host: a.URL, UserAgent: name} },
 		func(name string) { changed <- name })
 	w.watch("c-m-a")
@@ -115,6 +119,20 @@ func TestNodeWatch(t *testing.T) {
 		t.Error("told of a change after the end")
 	case <-time.After(200 * time.Millisecond):
 	}
+}
+
+// TestUnreachableAPI: an API that does not answer any more is seen while the agent stays connected, and so is that it answers again.
+func TestUnreachableAPI(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	w, changed := watching(t, a, 0)
+	a.events <- fmt.Sprintf(`{"type":"ADDED","object":`+node+`}`, "b", "2") // once the watch has begun
+	await(t, w, changed, "the watch", func(f observation) bool { return f.reached && f.nodes == 2 && f.unreachableSince.IsZero() })
+	a.silent.Store(true)
+	a.CloseClientConnections()
+	await(t, w, changed, "the silence", func(f observation) bool { return f.version != nil && !f.unreachableSince.IsZero() })
+	a.silent.Store(false)
+	await(t, w, changed, "an answer", func(f observation) bool { return f.unreachableSince.IsZero() })
 }
 
 // TestEndlessVersion: of an answer without an end, which a hostile agent may give, no more is read than a version takes.

@@ -2,6 +2,7 @@ package managementcluster
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -127,19 +128,31 @@ func (r *Reconciler) patchControlPlane(ctx context.Context, controlPlane *rkev1.
 	return helper.Patch(ctx, controlPlane)
 }
 
-// reconcileNodeCount watches the Nodes of an imported cluster while it is connected, and sets its version and number of Nodes. What the
-// watch sees later brings another reconcile.
+// reasonWaitingForAPI is that of an imported cluster whose API does not answer through its agent.
+const reasonWaitingForAPI = "WaitingForAPI"
+
+// reconcileNodeCount watches the Nodes of an imported cluster while it is connected, and sets its version and number of Nodes, and whether
+// its API answers. What the watch sees later brings another reconcile.
 func (r *Reconciler) reconcileNodeCount(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if !s.imported() || !s.connected() {
 		r.watchers.stop(s.management.Name)
 		return ctrl.Result{}, nil
 	}
 	observed := r.watchers.watch(s.management.Name)
-	if observed.version == nil {
+	if !observed.reached && observed.unreachableSince.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	helper := patch.NewHelper(r.Client, s.management, fieldOwner)
-	s.management.Status.Version = observed.version
+	helper := patch.NewHelper(r.Client, s.management, fieldOwner, managementv3.APIReachableCondition)
+	if observed.unreachableSince.IsZero() {
+		conditions.Delete(s.management, managementv3.APIReachableCondition)
+	} else {
+		conditions.Set(s.management, metav1.Condition{Type: managementv3.APIReachableCondition, Status: metav1.ConditionFalse,
+			Reason: reasonWaitingForAPI, Message: "The API of the cluster has not answered through the cluster agent since " +
+				observed.unreachableSince.UTC().Format(time.RFC3339)})
+	}
+	if observed.version != nil {
+		s.management.Status.Version = observed.version
+	}
 	if observed.counted {
 		s.management.Status.NodeCount = observed.nodes
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -49,6 +50,44 @@ func TestWatchBeginsWithConnection(t *testing.T) {
 	defer r.watchers.stop(management.Name)
 	if !s.connected() || r.watchers.byName[management.Name] == nil {
 		t.Errorf("connected: %t, watched: %t", s.connected(), r.watchers.byName[management.Name] != nil)
+	}
+}
+
+// TestAPIReachable: an imported cluster whose API does not answer says so until it does, and keeps its version.
+func TestAPIReachable(t *testing.T) {
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a"}}
+	conditions.Set(management, metav1.Condition{Type: managementv3.ConnectedCondition, Status: metav1.ConditionTrue, Reason: reasonConnected})
+	management.Status.Version = &version.Info{GitVersion: "v1.36.3+k3s1"}
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management).WithStatusSubresource(management).Build()
+	r := &Reconciler{Client: c}
+	one := &nodeWatcher{cancel: func() {}}
+	r.watchers.byName = map[string]*nodeWatcher{"c-m-a": one}
+	for i, step := range []struct {
+		observed observation
+		want     string
+	}{
+		{observation{unreachableSince: time.Unix(0, 0)},
+			"The API of the cluster has not answered through the cluster agent since 1970-01-01T00:00:00Z"},
+		{observation{}, "The API of the cluster has not answered through the cluster agent since 1970-01-01T00:00:00Z"}, // the hub was restarted
+		{observation{reached: true}, ""}, // it has refused to say its version
+		{observation{reached: true, version: &version.Info{GitVersion: "v1.36.3+k3s1"}}, ""},
+	} {
+		one.observed = step.observed
+		s := &scope{management: &managementv3.Cluster{}, cluster: &provisioningv1.Cluster{}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(management), s.management); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.reconcileNodeCount(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(management), management); err != nil {
+			t.Fatal(err)
+		}
+		if got := conditions.GetMessage(management, managementv3.APIReachableCondition); got != step.want ||
+			conditions.Has(management, managementv3.APIReachableCondition) != (step.want != "") || management.Status.Version == nil {
+			t.Errorf("step %d: the status is %+v", i, management.Status)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ type ClusterSpec struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterStatus struct {
-	// Conditions: Ready, Connected, Provisioned.
+	// Conditions: Ready, Connected, Provisioned, APIReachable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -90,6 +90,8 @@ const (
 	ReadyCondition = "Ready"
 	// ConnectedCondition is true while the cluster's agent is connected.
 	ConnectedCondition = "Connected"
+	// APIReachableCondition is false while the API of an imported cluster does not answer through its agent, and absent otherwise.
+	APIReachableCondition = "APIReachable"
 	// ProvisionedCondition is true once the cluster came up.
 	ProvisionedCondition = "Provisioned"
 )
