@@ -171,7 +171,7 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 		return err
 	}
 	templates := pool.Templates{Machine: machine, Bootstrap: bootstrap, Kept: keptTemplates(p, machine)}
-	deployment, err := pool.MachineDeployment(p.cluster, p.spec, templates)
+	deployment, err := desiredDeployment(p, templates)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,34 @@ func TestScaleBehindCache(t *testing.T) {
 	}
 }
 
+// TestAutoscaledPool: what an autoscaler has asked for is neither written to a pool without a quantity nor taken back.
+func TestAutoscaledPool(t *testing.T) {
+	cluster, spec := testCluster(), poolSpec("a")
+	spec.Quantity, spec.AutoscalingMinSize, spec.AutoscalingMaxSize = nil, new(int32(1)), new(int32(9))
+	p := &poolScope{cluster: cluster, spec: spec}
+	begins, err := desiredDeployment(p, pool.Templates{})
+	if err != nil || *begins.Spec.Replicas != 1 {
+		t.Fatalf("a new pool: %+v (%v)", begins, err)
+	}
+	p.deployment = deployment(7, 7)
+	p.deployment.Spec.Replicas = new(int32(7))
+	p.deployment.Annotations = map[string]string{rkev1.AppliedQuantityAnnotation: "1"} // of an earlier hub
+	if err := (&Reconciler{}).writeBackScale(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	scaled, err := desiredDeployment(p, pool.Templates{})
+	if err != nil || scaled.Spec.Replicas != nil {
+		t.Errorf("replicas are applied: %+v (%v)", scaled, err)
+	}
+	if got := progress(p); got != "" {
+		t.Errorf("the pool waits: %s", got)
+	}
+	p.deployment.Spec.Replicas = new(int32(8))
+	if got := progress(p); got != "Pool a: 7 of 8 machines are available" {
+		t.Errorf("the pool says %q", got)
+	}
+}
+
 // TestFieldsWithoutEffect: a field that nothing acts on is named, beside what is wrong with others, and is no fault.
 func TestFieldsWithoutEffect(t *testing.T) {
 	cluster := testCluster()

@@ -20,9 +20,10 @@ import (
 )
 
 // writeBackScale writes the replicas of a MachineDeployment that was scaled, by an autoscaler for instance, to the pool. The pool is left
-// to the next reconcile then, which reads the changed Cluster.
+// to the next reconcile then, which reads the changed Cluster. A pool without a quantity and with the limits of an autoscaler stays as it
+// is: kubectl apply of an unchanged manifest would remove the quantity again, and with it all machines beyond the minimum.
 func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
-	if p.deployment == nil {
+	if p.deployment == nil || pool.Autoscaled(p.spec) {
 		return nil
 	}
 	if _, scaled := pool.Scaled(p.spec, p.deployment); !p.adopted && !scaled && pool.Applied(p.spec, p.deployment) {
@@ -56,6 +57,24 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 		return fmt.Errorf("writing %s: %w", pool.Field(p.spec.Name, "quantity"), err)
 	}
 	return errPoolWaits
+}
+
+// desiredDeployment is the MachineDeployment of a pool. An autoscaler alone decides the replicas of one that exists: the webhook of Cluster
+// API keeps them where none are applied, and brings them within the limits.
+func desiredDeployment(p *poolScope, templates pool.Templates) (*clusterv1.MachineDeployment, error) {
+	deployment, err := pool.MachineDeployment(p.cluster, p.spec, templates)
+	if err == nil && p.deployment != nil && pool.Autoscaled(p.spec) {
+		deployment.Spec.Replicas = nil
+	}
+	return deployment, err
+}
+
+// wantedMachines is how many machines a pool with a MachineDeployment is to have.
+func wantedMachines(p *poolScope) int32 {
+	if pool.Autoscaled(p.spec) {
+		return ptr.Deref(p.deployment.Spec.Replicas, pool.Quantity(p.spec))
+	}
+	return pool.Quantity(p.spec)
 }
 
 // quantityPatch changes the quantity of one pool, if the Cluster has not changed since it was read.

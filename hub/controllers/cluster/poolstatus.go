@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
@@ -60,7 +59,7 @@ func progress(p *poolScope) string {
 	if p.deployment == nil {
 		return fmt.Sprintf("Pool %s: waiting for the MachineDeployment to be created", p.spec.Name)
 	}
-	want, status := pool.Quantity(p.spec), p.deployment.Status
+	want, status := wantedMachines(p), p.deployment.Status
 	there, available, upToDate := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0), ptr.Deref(status.UpToDateReplicas, 0)
 	var parts []string
 	if available < want {

@@ -201,7 +201,7 @@ func (r *Reconciler) removeUnusedTemplates(ctx context.Context, p *poolScope) er
 	if err := r.removeBootstrapTemplates(ctx, p, used); err != nil || len(left) == len(kept) {
 		return err
 	}
-	changed, err := pool.MachineDeployment(p.cluster, p.spec, pool.Templates{
+	changed, err := desiredDeployment(p, pool.Templates{
 		Bootstrap: p.deployment.Spec.Template.Spec.Bootstrap.ConfigRef,
 		Machine:   p.deployment.Spec.Template.Spec.InfrastructureRef,
 		Kept:      left,

@@ -69,6 +69,9 @@ func compare(was, is *machinePool) (preview.Impact, []string) {
 		replace("userdata changes")
 	}
 	switch a, b := pool.Quantity(was), pool.Quantity(is); {
+	case pool.Autoscaled(is): // keeps the machines that it has
+	case pool.Autoscaled(was):
+		notes = append(notes, fmt.Sprintf("quantity becomes %d, however many machines the autoscaler has asked for", b))
 	case a < b:
 		notes = append(notes, fmt.Sprintf("quantity goes from %d to %d: %s", a, b, machines(b-a)+" made"))
 	case a > b:

@@ -36,6 +36,7 @@ func newPool(change func(*machinePool)) machinePool {
 
 func TestPools(t *testing.T) {
 	const replaced = ": Cluster API makes new machines and deletes the old ones, with at most "
+	limits := func(p *machinePool) { p.AutoscalingMinSize, p.AutoscalingMaxSize = ptr.To[int32](1), ptr.To[int32](5) }
 	tests := []struct {
 		name          string
 		before, after *target
@@ -77,6 +78,16 @@ func TestPools(t *testing.T) {
 		{
 			name: "more", before: withPools(newPool(nil)), after: withPools(newPool(func(p *machinePool) { *p.Quantity = 4 })),
 			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{"quantity goes from 2 to 4: 2 machines are made"}}},
+		},
+		{
+			name: "left to an autoscaler", before: withPools(newPool(limits)),
+			after: withPools(newPool(func(p *machinePool) { limits(p); p.Quantity = nil })),
+		},
+		{
+			name:   "not left to an autoscaler any more",
+			before: withPools(newPool(func(p *machinePool) { limits(p); p.Quantity = nil })), after: withPools(newPool(limits)),
+			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
+				"quantity becomes 2, however many machines the autoscaler has asked for"}}},
 		},
 		{
 			name: "another role", before: withPools(newPool(nil)),

@@ -43,7 +43,8 @@ type RKEMachinePool struct {
 	// WorkerRole machines run Pods.
 	// +optional
 	WorkerRole bool `json:"workerRole,omitempty"`
-	// Quantity is how many machines there shall be; unset means 1, or autoscalingMinSize if that is more.
+	// Quantity is how many machines there shall be; unset means 1, or what an autoscaler asks for if autoscalingMinSize and autoscalingMaxSize
+	// are set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +nullable

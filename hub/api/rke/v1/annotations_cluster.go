@@ -42,6 +42,8 @@ const (
 	ClonedFromRevisionAnnotation = "rke.cattle.io/cloned-from-revision"
 	// AppliedQuantityAnnotation, on a MachineDeployment, is the quantity of its pool that the hub last wrote.
 	AppliedQuantityAnnotation = "rke.cattle.io/applied-quantity"
+	// AutoscaledAnnotation, on a MachineDeployment, is "true" where an autoscaler decides its replicas, and not the quantity of its pool.
+	AutoscaledAnnotation = "rke.cattle.io/autoscaled"
 	// MachineTemplatesAnnotation, on a MachineDeployment, lists the machine templates that the hub created for its pool, as Kind.group/name.
 	MachineTemplatesAnnotation = "rke.cattle.io/machine-templates"
 )

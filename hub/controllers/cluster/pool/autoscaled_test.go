@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // TestAutoscaledPool: an autoscaler knows the Nodes of a pool that has none yet. What the user says of them comes first.
@@ -23,5 +25,27 @@ func TestAutoscaledPool(t *testing.T) {
 	p.MachineDeploymentAnnotations = map[string]string{taints: ""}
 	if got, set := deploymentOf(t, testCluster(), p).Annotations[taints]; got != "" || !set {
 		t.Errorf("what the user has written is now %q", got)
+	}
+}
+
+// TestAutoscaledQuantity: a quantity that a user sets for a pool that an autoscaler has scaled is a change of the pool, also if it is that
+// with which the pool began.
+func TestAutoscaledQuantity(t *testing.T) {
+	p := testPool()
+	p.Quantity, p.AutoscalingMinSize, p.AutoscalingMaxSize = nil, ptr.To[int32](2), ptr.To[int32](5)
+	if !Autoscaled(p) {
+		t.Error("a pool with limits and without a quantity is not the autoscaler's")
+	}
+	md := deploymentOf(t, testCluster(), p)
+	if got := md.Annotations; got[rkev1.AppliedQuantityAnnotation] != "2" || got[rkev1.AutoscaledAnnotation] != "true" || *md.Spec.Replicas != 2 {
+		t.Errorf("the MachineDeployment begins with %d replicas, and the annotations %v", *md.Spec.Replicas, got)
+	}
+	p.Quantity, md.Spec.Replicas = ptr.To[int32](2), ptr.To[int32](4)
+	if replicas, scaled := Scaled(p, md); scaled || Autoscaled(p) {
+		t.Errorf("the quantity of the user is overwritten with %d", replicas)
+	}
+	p.Quantity, p.AutoscalingMinSize, p.AutoscalingMaxSize = nil, nil, nil
+	if replicas, scaled := Scaled(p, md); replicas != 4 || !scaled || Autoscaled(p) {
+		t.Errorf("without the limits, %d replicas are kept (%v)", replicas, scaled)
 	}
 }

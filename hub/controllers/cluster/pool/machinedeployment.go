@@ -117,6 +117,9 @@ func deploymentAnnotations(p *provisioningv1.RKEMachinePool, templates Templates
 		describeNodes(annotations, p)
 	}
 	annotations[rkev1.AppliedQuantityAnnotation] = strconv.Itoa(int(Quantity(p)))
+	if Autoscaled(p) {
+		annotations[rkev1.AutoscaledAnnotation] = "true"
+	}
 	annotations[rkev1.MachineTemplatesAnnotation] = formatRefs(templates.Kept)
 	return annotations
 }

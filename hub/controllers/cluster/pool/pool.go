@@ -41,6 +41,11 @@ func Quantity(p *provisioningv1.RKEMachinePool) int32 {
 	return 1
 }
 
+// Autoscaled reports whether an autoscaler decides how many machines a pool has: it has limits, and no quantity.
+func Autoscaled(p *provisioningv1.RKEMachinePool) bool {
+	return p.Quantity == nil && p.AutoscalingMinSize != nil && p.AutoscalingMaxSize != nil
+}
+
 // meta is the metadata of an object of a pool. The Cluster owns it.
 func meta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
