@@ -121,3 +121,15 @@ func TestDefinitionsAreComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestUnobserved: programs that compare status.observedGeneration with the generation do not take an object for done that no hub has seen.
+func TestUnobserved(t *testing.T) {
+	all := definitions(t, Options{SkipCAPI: true})
+	for _, name := range []string{"clusters.provisioning.cattle.io", "rkecontrolplanes.rke.cattle.io",
+		"clusterregistrationtokens.management.cattle.io", "nodedrivers.management.cattle.io"} {
+		status := all[name].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
+		if status.Default == nil || string(status.Default.Raw) != `{"observedGeneration":-1}` {
+			t.Errorf("%s: the default of the status is %v", name, status.Default)
+		}
+	}
+}

@@ -123,7 +123,7 @@ func (r *Reconciler) passOn(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	s.passedOn = true
+	s.passedOn, s.applied = true, desired.Generation
 	return nil
 }
 

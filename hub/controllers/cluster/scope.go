@@ -36,6 +36,8 @@ type scope struct {
 	// passedOn is true once the objects of Cluster API were applied; unwritten is why they could not be.
 	passedOn  bool
 	unwritten *cause.Cause
+	// applied is the generation of the RKEControlPlane after that, which the cache may not have yet.
+	applied int64
 	// partial are problems of one part of the spec; the rest is passed on.
 	partial []*cause.Cause
 	// pools are the machine pools of the spec; set by reconcilePools.

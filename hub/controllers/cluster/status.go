@@ -31,6 +31,7 @@ var ownedConditions = []string{
 	provisioningv1.UpdatedCondition,
 	provisioningv1.ReadyCondition,
 	provisioningv1.RemovedCondition,
+	provisioningv1.ReconcilingCondition,
 }
 
 // setStatus sets the status. What could not be read keeps its status.
@@ -71,7 +72,9 @@ func setStatus(s *scope) {
 	ready := withPools(controlPlane, s)
 	conditions.Set(c, ready)
 	if !s.unread.spec {
-		conditions.Set(c, updatedCondition(s))
+		updated := updatedCondition(s)
+		conditions.Set(c, updated)
+		setReconciling(c, updated)
 	}
 	conditions.Set(c, provisionedCondition(s, controlPlane))
 	c.Status.Ready = ready.Status == metav1.ConditionTrue
@@ -139,7 +142,7 @@ func updatedCondition(s *scope) metav1.Condition {
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
 	case s.created != nil:
 		condition.Reason, condition.Message = s.created.Reason, notPassedOn+s.created.Message
-	case s.controlPlane.Status.ObservedGeneration < s.controlPlane.Generation:
+	case s.controlPlane.Status.ObservedGeneration < max(s.controlPlane.Generation, s.applied):
 		condition.Status = metav1.ConditionUnknown
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be reconciled"
 	case conditions.Has(s.controlPlane, rkev1.UpdatedCondition):
@@ -148,6 +151,20 @@ func updatedCondition(s *scope) metav1.Condition {
 		return mirror(s.controlPlane, rkev1.ReadyCondition, provisioningv1.UpdatedCondition)
 	}
 	return condition
+}
+
+// setReconciling sets Reconciling where Ready is not about all of the spec: machines do not have it yet, or a part of it was not passed on.
+func setReconciling(c *provisioningv1.Cluster, updated metav1.Condition) {
+	from := &updated
+	if updated.Status == metav1.ConditionTrue && conditions.IsFalse(c, provisioningv1.RKEClusterCondition) {
+		from = conditions.Get(c, provisioningv1.RKEClusterCondition)
+	}
+	if from.Status == metav1.ConditionTrue {
+		conditions.Delete(c, provisioningv1.ReconcilingCondition)
+		return
+	}
+	conditions.Set(c, metav1.Condition{Type: provisioningv1.ReconcilingCondition, Status: metav1.ConditionTrue, Reason: from.Reason,
+		Message: from.Message})
 }
 
 // provisionedCondition is true from when the cluster was ready for the first time.
@@ -201,6 +218,7 @@ func mirror(from *rkev1.RKEControlPlane, fromType, toType string) metav1.Conditi
 func setRemoval(s *scope) {
 	removed := s.removal.Condition(provisioningv1.RemovedCondition, clusterv1.DeletionCompletedReason)
 	conditions.Set(s.cluster, removed)
+	conditions.Delete(s.cluster, provisioningv1.ReconcilingCondition)
 	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse,
 		Reason: clusterv1.DeletingReason, Message: removed.Message})
 }

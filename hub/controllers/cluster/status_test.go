@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -60,8 +61,11 @@ func TestStatus(t *testing.T) {
 	behind.Generation = 3
 	provisioned := testCluster()
 	provisioned.Status.Conditions = []metav1.Condition{{Type: "Provisioned", Status: "True", Reason: "Provisioned"}}
+	reconciling := testCluster()
+	reconciling.Status.Conditions = []metav1.Condition{{Type: "Reconciling", Status: "True", Reason: "WaitingForControlPlane"}}
 	deleted := testCluster()
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	deleted.Status.Conditions = slices.Clone(reconciling.Status.Conditions)
 	pooled := testCluster()
 	pooled.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*poolSpec("a"), *poolSpec("b")}
 	running := pooled.DeepCopy()
@@ -80,7 +84,8 @@ func TestStatus(t *testing.T) {
 			name:  "at the beginning",
 			scope: scope{cluster: testCluster(), created: cause.New("WaitingForName", "Waiting for a name")},
 			want: map[string]string{"Created": "False/WaitingForName", "RKECluster": "True/Accepted", "Ready": "False/WaitingForName",
-				"Updated": "False/WaitingForControlPlane", "Provisioned": "False/WaitingForName"},
+				"Updated": "False/WaitingForControlPlane", "Provisioned": "False/WaitingForName",
+				"Reconciling": "True/WaitingForControlPlane"},
 			message: "Waiting for a name",
 		},
 		{
@@ -88,7 +93,8 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: testCluster(), management: management, invalid: []*cause.Cause{cause.New("UnknownVersion", "no"),
 				cause.New("Other", "nor this")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
-				"Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
+				"Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion",
+				"Reconciling": "True/UnknownVersion"},
 			message: "no; nor this",
 		},
 		{
@@ -96,7 +102,8 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true),
 				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
-				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/UnknownVersion"},
 			ready: true,
 		},
 		{
@@ -128,14 +135,31 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: testCluster(), management: management, controlPlane: cp("False", "WaitingForMachines", "Waiting for machines",
 				false)},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/WaitingForMachines",
-				"Updated": "False/WaitingForMachines", "Provisioned": "False/WaitingForMachines"},
+				"Updated": "False/WaitingForMachines", "Provisioned": "False/WaitingForMachines",
+				"Reconciling": "True/WaitingForMachines"},
 			message: "Waiting for machines",
 		},
 		{
 			name:  "change not taken up yet",
 			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: behind},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
-				"Updated": "Unknown/WaitingForControlPlane", "Provisioned": "True/Provisioned"},
+				"Updated": "Unknown/WaitingForControlPlane", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/WaitingForControlPlane"},
+			ready: true,
+		},
+		{
+			name:  "change that the cache does not have yet",
+			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), applied: 3},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Updated": "Unknown/WaitingForControlPlane", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/WaitingForControlPlane"},
+			ready: true,
+		},
+		{
+			name:  "done after a change",
+			scope: scope{cluster: reconciling, management: management, controlPlane: cp("True", "Ready", "", true), applied: 2},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Updated": "True/Ready", "Provisioned": "True/Provisioned"},
 			ready: true,
 		},
 		{
@@ -157,7 +181,8 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("Unknown", "Waiting", "Waiting for probes",
 				true)},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/Waiting",
-				"Updated": "Unknown/Waiting", "Provisioned": "True/Provisioned"},
+				"Updated": "Unknown/Waiting", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/Waiting"},
 			message: "Waiting for probes",
 		},
 		{
@@ -168,7 +193,8 @@ func TestStatus(t *testing.T) {
 			}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/MachineTemplateNotFound",
 				"Ready":             "False/MachineTemplateNotFound",
-				"MachinePoolsReady": "False/MachineTemplateNotFound", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+				"MachinePoolsReady": "False/MachineTemplateNotFound", "Updated": "True/Ready", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/MachineTemplateNotFound"},
 			message: "no template; Pool a: 1 of 2 machines are available",
 		},
 		{

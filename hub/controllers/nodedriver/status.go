@@ -14,7 +14,7 @@ var ownedConditions = []string{rkev1.ReadyCondition, managementv3.NodeDriverDown
 
 // setStatus writes what the phases found. What was found of an active driver stays while it is inactive.
 func setStatus(s *scope) {
-	s.driver.Status.DriverName = s.name
+	s.driver.Status.DriverName, s.driver.Status.ObservedGeneration = s.name, s.driver.Generation
 	if s.downloaded || s.download != nil {
 		conditions.Set(s.driver, s.download.Condition(managementv3.NodeDriverDownloaded, "Downloaded"))
 	}

@@ -77,6 +77,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		provisioningv1.RKEClusterCondition:           {whenTrue: "Accepted", warning: true},
 		provisioningv1.ProvisionedCondition:          {whenTrue: "Provisioned", otherwise: suppressed},
 		provisioningv1.UpdatedCondition:              {whenTrue: "UpToDate", otherwise: suppressed},
+		provisioningv1.ReconcilingCondition:          noEvents,
 		provisioningv1.ReadyCondition:                {whenTrue: "Ready", warning: true},
 		provisioningv1.RemovedCondition:              {whenTrue: "Removed"},
 		clusterv1.PausedCondition:                    pausedRule,

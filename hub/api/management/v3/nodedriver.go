@@ -29,6 +29,7 @@ type NodeDriver struct {
 	// +optional
 	Spec NodeDriverSpec `json:"spec,omitempty"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status NodeDriverStatus `json:"status,omitempty"`
 }
 
@@ -93,6 +94,9 @@ type NodeDriverStatus struct {
 	// Checksum is the SHA-256 of the program whose flags the driver's kinds have.
 	// +optional
 	Checksum string `json:"checksum,omitempty"`
+	// ObservedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // Conditions of NodeDrivers, beside Ready.

@@ -28,6 +28,7 @@ type ClusterRegistrationToken struct {
 	// +optional
 	Spec ClusterRegistrationTokenSpec `json:"spec,omitempty"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status ClusterRegistrationTokenStatus `json:"status,omitempty"`
 }
 

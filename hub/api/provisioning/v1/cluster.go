@@ -30,6 +30,7 @@ type Cluster struct {
 	// +optional
 	Spec ClusterSpec `json:"spec,omitempty"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
@@ -100,7 +101,8 @@ type ClusterAPIConfig struct {
 
 // ClusterStatus is what the hub found.
 type ClusterStatus struct {
-	// Conditions: Created, RKECluster, Provisioned, Updated, Ready, Connected, Paused, SystemAgentsUpgraded, and Removed while it is deleted.
+	// Conditions: Created, RKECluster, Provisioned, Updated, Reconciling, Ready, Connected, Paused, SystemAgentsUpgraded, and Removed while it is
+	// deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -12,6 +12,9 @@ const (
 	ProvisionedCondition = "Provisioned"
 	// UpdatedCondition is true while every machine has the configuration that the spec asks for.
 	UpdatedCondition = "Updated"
+	// ReconcilingCondition is true while the machines do not have the whole spec, also where the cluster is ready with what they have. It is a
+	// condition of kstatus, by which Flux and others assess objects, and does not exist otherwise.
+	ReconcilingCondition = "Reconciling"
 	// ReadyCondition sums up the cluster.
 	ReadyCondition = "Ready"
 	// ConnectedCondition is true while the cluster-agent is connected to the hub.

@@ -30,6 +30,7 @@ type RKEControlPlane struct {
 	// +optional
 	Spec RKEControlPlaneSpec `json:"spec,omitempty"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status RKEControlPlaneStatus `json:"status,omitempty"`
 }
 
