@@ -2,10 +2,15 @@ package drivermachine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/nodedriver"
@@ -40,6 +45,9 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 		}
 		return ctrl.Result{}, m.release(ctx, s)
 	}
+	if isNeeded(s.machine) {
+		return ctrl.Result{RequeueAfter: retryInterval}, nil // its condition Deleting says what it waits for; a change of it is watched
+	}
 	if unusable != nil {
 		s.removal = cause.New(unusable.Reason, "%s; or delete the machine at its cloud by hand and set the annotation %s=true",
 			unusable.Message, ForceRemoveAnnotation)
@@ -69,6 +77,24 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 	s.removal = cause.New("Deleting", "The node driver is removing the machine")
 	m.startRemove(s.object.DeepCopy(), work)
 	return ctrl.Result{}, nil
+}
+
+// beforeInfrastructure are the reasons of the condition Deleting of a Machine until Cluster API deletes its infrastructure.
+var beforeInfrastructure = []string{
+	clusterv1.MachineNotDeletingReason, clusterv1.MachineDeletingWaitingForPreDrainHookReason, clusterv1.MachineDeletingDrainingNodeReason,
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason, clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+}
+
+// isNeeded reports whether a Machine that is being deleted has not come to its infrastructure yet: its Node is drained, or its member of
+// etcd removed. The garbage collector does not wait for that when something that owns the Machine, or itself, is deleted in the foreground.
+func isNeeded(machine *clusterv1.Machine) bool {
+	if machine == nil || machine.DeletionTimestamp.IsZero() {
+		return false
+	}
+	deleting := conditions.Get(machine, clusterv1.MachineDeletingCondition)
+	return deleting != nil && slices.Contains(beforeInfrastructure, deleting.Reason) ||
+		annotations.HasWithPrefix(clusterv1.PreDrainDeleteHookAnnotationPrefix, machine.Annotations) ||
+		annotations.HasWithPrefix(clusterv1.PreTerminateDeleteHookAnnotationPrefix, machine.Annotations)
 }
 
 // removalPause is how long the next removal has to wait after one that has failed; removal says why.

@@ -1,0 +1,51 @@
+package drivermachine
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// TestForegroundDeletion: the garbage collector deletes an infrastructure machine while Cluster API still drains the Node of its Machine,
+// or waits until its member of etcd is removed.
+func TestForegroundDeletion(t *testing.T) {
+	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/etcd"
+	now := &metav1.Time{Time: time.Unix(1, 0)}
+	for name, tt := range map[string]struct {
+		deleted *metav1.Time
+		reason  string
+		hooks   map[string]string
+		waits   bool
+	}{
+		"the infrastructure machine alone": {hooks: map[string]string{hook: ""}, reason: clusterv1.MachineNotDeletingReason},
+		"not seen by Cluster API yet":      {deleted: now, reason: clusterv1.MachineNotDeletingReason, waits: true},
+		"drained":                          {deleted: now, reason: clusterv1.MachineDeletingDrainingNodeReason, waits: true},
+		"with a hook, of an older version": {deleted: now, hooks: map[string]string{hook: ""}, waits: true},
+		"of an older version":              {deleted: now},
+		"its turn":                         {deleted: now, reason: clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason},
+	} {
+		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tt.deleted, Annotations: tt.hooks}}
+		if tt.reason != "" {
+			machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Reason: tt.reason}}
+		}
+		if got := isNeeded(machine); got != tt.waits {
+			t.Errorf("%s: waits %v, want %v", name, got, tt.waits)
+		}
+		if !tt.waits {
+			continue
+		}
+		s := &scope{object: &unstructured.Unstructured{Object: map[string]any{}}, machine: machine, stored: &stored{}}
+		s.object.SetFinalizers([]string{Finalizer})
+		result, err := (&machines{}).reconcileDelete(t.Context(), s, nil) // it has no drivers
+		if err != nil || result.RequeueAfter == 0 || s.gone {
+			t.Errorf("%s: %+v, gone %v (%v)", name, result, s.gone, err)
+		}
+	}
+	if isNeeded(nil) {
+		t.Error("a machine without a Machine waits")
+	}
+}
