@@ -26,6 +26,9 @@ func TestCompactScript(t *testing.T) {
 	if !strings.Contains(string(short), "one\n# no comment") {
 		t.Error("a value of a variable was changed")
 	}
+	if strings.Contains(string(short), "\n\tretry ") {
+		t.Error("indents are left")
+	}
 	if strings.Contains(string(short), "Usage:") {
 		t.Error("the help text is left")
 	}

@@ -112,8 +112,8 @@ func compose() string {
 // helpWord ends the here-document with the help text.
 const helpWord = "USAGE"
 
-// compact removes the help text, and the comments of the script, but not those in its other here-documents. The script has no quoted text
-// of several lines.
+// compact removes the help text, and the comments and indents of the script, but not those in its other here-documents. The script has no
+// quoted text of several lines.
 func compact(script string) string {
 	var kept []string
 	end := ""
@@ -128,6 +128,9 @@ func compact(script string) string {
 			continue
 		case start != nil:
 			end = start[1]
+		}
+		if end == "" {
+			line = strings.TrimLeft(line, "\t")
 		}
 		kept = append(kept, line)
 	}
