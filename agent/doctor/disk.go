@@ -80,6 +80,10 @@ func (m Machine) checkFileSystem(path, existing string) Result {
 		return warning(name, message+", read-only", "plans that write there will fail; this is expected on a transactional system")
 	case stat.Flags&unix.ST_RDONLY != 0:
 		return problem(name, message+", read-only", "remount it read-write, or move workDirectory and stateDirectory to a writable file system")
+	case stat.Flags&unix.ST_NOEXEC != 0 && path == m.Config.WorkDirectory:
+		return problem(name, message+", noexec", "remount it with exec, or move workDirectory: instructions of plans are executed there")
+	case stat.Flags&unix.ST_NOEXEC != 0 && path == "/var/lib/rancher":
+		return warning(name, message+", noexec", "remount it with exec: k3s and RKE2 execute programs in their data directories")
 	case free < problemBytes || inodes < problemInodes:
 		return problem(name, message, "free some space"+findUsage)
 	case free < warnBytes || inodes < warnInodes:

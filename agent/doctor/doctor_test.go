@@ -74,6 +74,8 @@ func TestDisk(t *testing.T) {
 		"no inodes": {free(50<<30, 0, 0), "problem disk /var/lib/rancher/agent/work: 50 GiB of 100 GiB free, 0% of inodes free"},
 		"read-only": {free(50<<30, 50, unix.ST_RDONLY),
 			"problem disk /var/lib/rancher/agent/work: 50 GiB of 100 GiB free, 50% of inodes free, read-only"},
+		"noexec": {free(50<<30, 50, unix.ST_NOEXEC),
+			"problem disk /var/lib/rancher/agent/work: 50 GiB of 100 GiB free, 50% of inodes free, noexec"},
 		"broken": {func(string, *unix.Statfs_t) error { return errors.New("input/output error") },
 			"problem disk /var/lib/rancher/agent/work: input/output error"},
 	}

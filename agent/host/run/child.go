@@ -84,9 +84,18 @@ func start(path string, command Command, writers *outputWriters) (*exec.Cmd, *ou
 	cmd, err := startProcess(path, command, stdin, pipes)
 	pipes.copyTo(writers)
 	if err != nil {
-		return nil, nil, fmt.Errorf("starting %s: %w", command.Path, err)
+		return nil, nil, fmt.Errorf("starting %s: %w", command.Path, withMountHint(path, err))
 	}
 	return cmd, pipes, nil
+}
+
+// withMountHint says which "permission denied" comes from the file system of a program, and not from its mode.
+func withMountHint(path string, err error) error {
+	var stat unix.Statfs_t
+	if errors.Is(err, unix.EACCES) && unix.Statfs(path, &stat) == nil && stat.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%w: the file system is mounted with noexec", err)
+	}
+	return err
 }
 
 // startProcess retries ETXTBSY for a moment: a file that was just unpacked may still be open for writing in a process that another

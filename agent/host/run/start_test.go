@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // lostUnits is a service manager whose connection is lost before it has answered: the shim is ready by then, or its start is queued.
@@ -56,5 +58,22 @@ func TestQueuedStart(t *testing.T) {
 	}
 	if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the program has run: %v", err)
+	}
+}
+
+// TestNoexec: hardened machines mount /var with noexec.
+func TestNoexec(t *testing.T) {
+	dir := smallDisk(t)
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_NOEXEC, ""))
+	must(t, os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\n"), 0o755))
+	for name, unit := range map[string]string{"in a unit": "u", "below": ""} {
+		t.Run(name, func(t *testing.T) {
+			m, _, command := inUnit(t, "")
+			command.Path, command.Args, command.Dir, command.Unit = "./run.sh", nil, dir, unit
+			if _, err := m.Run(t.Context(), command); err == nil ||
+				!strings.HasSuffix(err.Error(), "permission denied: the file system is mounted with noexec") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
