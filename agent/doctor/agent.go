@@ -60,6 +60,9 @@ func checkService(ctx context.Context, m Machine) []Result {
 	state := fmt.Sprintf("%s (%s), %s", unit["ActiveState"], unit["SubState"], unit["UnitFileState"])
 	restarts, _ := strconv.Atoi(unit["NRestarts"])
 	switch {
+	case unit["LoadState"] == "masked":
+		return []Result{problem("service", "unit "+UnitName+" is masked, "+unit["ActiveState"],
+			"systemctl unmask "+UnitName+" && systemctl enable --now "+UnitName)}
 	case unit["LoadState"] != "loaded":
 		return []Result{problem("service", "unit "+UnitName+" is not installed", "install it with system-agent join")}
 	case unit["ActiveState"] != "active":

@@ -102,6 +102,8 @@ func TestService(t *testing.T) {
 		"failed": {booted, strings.Replace(show, "active\nSubState=running", "failed\nSubState=failed", 1), nil,
 			"problem service: failed (failed), enabled"},
 		"no unit": {booted, "LoadState=not-found\nActiveState=inactive\n", nil, "problem service: unit rancher-system-agent is not installed"},
+		"masked": {booted, "LoadState=masked\nActiveState=inactive\nSubState=dead\nUnitFileState=masked\nNRestarts=0\n", nil,
+			"problem service: unit rancher-system-agent is masked, inactive"},
 		"loops": {booted, strings.Replace(show, "NRestarts=0", "NRestarts=1800", 1), nil,
 			"warning service: active (running), enabled, restarted 1800 times"},
 		"disabled":   {booted, strings.Replace(show, "enabled", "disabled", 1), nil, "warning service: active (running), disabled"},

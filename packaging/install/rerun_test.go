@@ -325,6 +325,22 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestCannotEnable: what systemctl says is in the message, and the next run enables and starts the service.
+func TestCannotEnable(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	const reason = "Failed to enable unit: File '/etc/systemd/system/system-agent.service' already exists and is not a symlink"
+	systemctl := m.read("stubs/systemctl")
+	m.stub("systemctl", `case $1 in enable) echo "`+reason+`" >&2; exit 1 ;; esac; `+strings.TrimPrefix(systemctl, "#!/bin/sh\n"))
+	out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+	if ok || !strings.Contains(out, "Cannot enable the service rancher-system-agent: "+reason) {
+		t.Errorf("The script succeeds or says something else: %s", out)
+	}
+	m.stub("systemctl", strings.TrimPrefix(systemctl, "#!/bin/sh\n"))
+	if _, ok := m.run(hub.script(t), nil); !ok || !strings.Contains(m.read("calls"), "systemctl restart rancher-system-agent") {
+		t.Errorf("The next run does not start the service: %s", m.read("calls"))
+	}
+}
+
 // TestOtherFileSystemHangs has a machine on which a sync of all file systems does not end.
 func TestOtherFileSystemHangs(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)

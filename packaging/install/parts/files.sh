@@ -83,6 +83,12 @@ sync_disk() {
 		fail "Cannot sync the installed files to disk"
 }
 
+# enable_service fails where the unit is masked, or where another program has a unit with the name of the alias, system-agent.service.
+enable_service() {
+	systemctl enable "$SERVICE" >"$work/enable" 2>&1 </dev/null ||
+		fail "Cannot enable the service $SERVICE: $(one_line <"$work/enable")"
+}
+
 put_in_place() {
 	write_config >"$work/config.yaml"
 	write_env >"$work/env"
@@ -122,14 +128,14 @@ put_in_place() {
 	put_names
 	[ -z "$packaged" ] || remove_unpackaged
 	if [ -n "$transaction" ]; then
-		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
+		enable_service
 		rm -f "$pending"
 		sync_disk
 		info "The agent is installed; it starts when the machine boots into this transaction"
 		return 0
 	fi
 	systemctl daemon-reload </dev/null || fail "systemctl daemon-reload failed"
-	systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
+	enable_service
 	sync_disk
 	info "Starting the service $SERVICE"
 	systemctl restart "$SERVICE" </dev/null || fail "The service $SERVICE did not start; see journalctl -u $SERVICE"
