@@ -76,6 +76,10 @@ register() {
 	internal_address=$(resolve_address "$internal_address")
 	uncertain=
 	prepare_identity
+	# A Node cannot have such a name, or would have that of other machines. What is registered may run under it.
+	[ -z "$made_id" ] || case ${node_name:-$(uname -n)} in
+	localhost | localhost.* | *[!A-Za-z0-9.-]*) info "Host name $(uname -n) is unsuitable: change it, or pass --node-name" ;;
+	esac
 	{
 		header Authorization "Bearer $token"
 		header X-Cattle-Id "$id"
