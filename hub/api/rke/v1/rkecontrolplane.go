@@ -13,7 +13,7 @@ import (
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=control-plane-drover","cluster.x-k8s.io/v1beta1=v1","cluster.x-k8s.io/v1beta2=v1","clusterctl.cluster.x-k8s.io=","auth.cattle.io/cluster-indexed=true"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The Cluster it belongs to"
-// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.kubernetesVersion`,description="Version asked for"
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec['version','kubernetesVersion']`,description="Version asked for"
 // +kubebuilder:printcolumn:name="Initialized",type=boolean,JSONPath=`.status.initialization.controlPlaneInitialized`,description="Whether the cluster's API was reached"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`,description="Whether every machine has what is asked for"
 // +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.replicas`,description="How many control-plane Machines there are"
