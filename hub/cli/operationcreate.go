@@ -77,29 +77,37 @@ func (o *operationOptions) run(cmd *cobra.Command, argument string, op operation
 
 // runFor creates operations for a cluster, and waits for the end of all of them if it is to.
 func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, ops ...operationv1.Operation) error {
+	var lines []operationLine
 	for i, op := range ops {
 		if err := o.create(cmd.Context(), c, cluster, op); err != nil {
-			return explain(withCreated(err, ops[:i]))
+			return errors.Join(explain(withCreated(err, ops[:i])), o.printCreated(cmd.OutOrStdout(), lines, len(ops)))
 		}
 		if i == 0 && isPaused(cmd.Context(), c, cluster) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "hub: Cluster %s is paused; the operation begins when it is unpaused\n", cluster)
 		}
-		if o.wait.wait && o.output.form != "table" {
-			continue
-		}
-		line := operationLineOf(op)
-		err := o.output.print(cmd.OutOrStdout(), line, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s created\n", line.ref())
-			return err
-		})
-		if err != nil {
-			return err
+		lines = append(lines, operationLineOf(op))
+		if o.output.form == "table" {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s created\n", lines[i].ref()); err != nil {
+				return err
+			}
 		}
 	}
 	if !o.wait.wait {
-		return nil
+		return o.printCreated(cmd.OutOrStdout(), lines, len(ops))
 	}
 	return o.waitForAll(cmd, c, ops)
+}
+
+// printCreated prints as one JSON document what was created of some operations: an object for one, a list for several. In a table each has
+// its line already, and who waits for JSON reads each change.
+func (o *operationOptions) printCreated(out io.Writer, lines []operationLine, of int) error {
+	switch {
+	case o.output.form == "table" || o.wait.wait || len(lines) == 0:
+		return nil
+	case of == 1:
+		return o.output.print(out, lines[0], nil)
+	}
+	return o.output.print(out, lines, nil)
 }
 
 // withCreated says of an error which operations were created before it: nobody waits for them any more.

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,4 +115,59 @@ func TestDeletionStopsEarly(t *testing.T) {
 		created != 2 {
 		t.Errorf("got %v after %d creations", err, created)
 	}
+}
+
+// TestDeletionsAsJSON: the output is one JSON document, also if a later deletion cannot be created.
+func TestDeletionsAsJSON(t *testing.T) {
+	for _, tt := range []struct {
+		snapshots, most int
+		want            string
+	}{
+		{1, 1, `"demo-1"`}, {2, 2, `["demo-1","demo-2"]`}, {3, 1, `["demo-1"]`}, {2, 0, ""},
+	} {
+		created := 0
+		c := interceptor.NewClient(fakeAPI(t, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo"},
+			Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}}), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if created++; created > tt.most {
+					return errors.New("the API server is gone")
+				}
+				o.SetName(o.GetGenerateName() + strconv.Itoa(created))
+				return c.Create(ctx, o, opts...)
+			},
+		})
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		o := operationOptions{output: output{form: "json"}}
+		err := o.runFor(cmd, c, demoKey, deletions([]string{"a", "b", "c"}[:tt.snapshots])...)
+		if (err == nil) != (tt.most == tt.snapshots) {
+			t.Errorf("%+v: got %v", tt, err)
+		}
+		if got := namesIn(t, out.Bytes()); got != tt.want {
+			t.Errorf("%+v: got %s of %s", tt, got, out.String())
+		}
+	}
+}
+
+// namesIn returns the name, or the list of names, in a JSON document of operations; empty for no document.
+func namesIn(t *testing.T, raw []byte) string {
+	t.Helper()
+	if len(raw) == 0 {
+		return ""
+	}
+	var several []operationLine
+	if err := json.Unmarshal(raw, &several); err == nil {
+		var names []string
+		for _, line := range several {
+			names = append(names, strconv.Quote(line.Name))
+		}
+		return "[" + strings.Join(names, ",") + "]"
+	}
+	var one operationLine
+	if err := json.Unmarshal(raw, &one); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return strconv.Quote(one.Name)
 }
