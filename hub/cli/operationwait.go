@@ -54,7 +54,8 @@ func newOperationWait() *cobra.Command {
 		Use:   "wait <namespace>/<kind>/<name>",
 		Short: "Wait for the end of an operation",
 		Long: `Show the progress of an operation until it has ended: its steps, and the machines of each. On a terminal the output is updated in
-place; elsewhere each change is a line. With -o json, each change is the whole operation on a line.
+place; elsewhere each change is a line. With -o json, each change is the whole operation on a line, and
+standard error says what is waited for when the hub does not answer.
 
 Exit codes: 0 if the operation has succeeded; 1 if it has ended otherwise, and for an error. The end of the command does not end the
 operation.`,
@@ -90,7 +91,9 @@ func (o *waitOptions) until(cmd *cobra.Command, c client.WithWatch, op operation
 		defer cancel()
 	}
 	p := newProgress(cmd.OutOrStdout(), out.form == "json")
+	p.messages = cmd.ErrOrStderr()
 	defer p.stop()
+	defer p.answered()
 	ref := operationLineOf(op).ref()
 	line, err := (&follower{client: c, operation: op, progress: p}).follow(ctx)
 	goesOn := fmt.Sprintf("the operation goes on; \"hub operation wait %[1]s%[2]s\" waits for it, "+
@@ -155,6 +158,7 @@ func (f *follower) follow(ctx context.Context) (operationLine, error) {
 // watch follows the operation until it has ended, or the watch has.
 func (f *follower) watch(ctx context.Context) (operationLine, error) {
 	op := operations.Copy(f.operation)
+	f.progress.awaitAnswer(operationLineOf(op).ref())
 	err := readOperation(ctx, f.client, op)
 	if f.uid != "" && apierrors.IsNotFound(err) || err == nil && f.uid != "" && f.uid != op.GetUID() {
 		return operationLine{}, f.deleted()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -182,6 +183,50 @@ func TestWaitSurvivesTheHub(t *testing.T) {
 			if err != nil || len(got) != 3 || !strings.HasSuffix(got[1], "; retrying") || got[2] != "Succeeded" {
 				t.Errorf("got %q, %v", got, err)
 			}
+		})
+	}
+}
+
+// TestWaitWithoutAnswer: who reads JSON sees on standard error that the hub does not answer, and nothing if it is only slow.
+func TestWaitWithoutAnswer(t *testing.T) {
+	const waiting = "hub: waiting for the hub to answer: reading ns/ETCDSnapshotSave/one"
+	for name, test := range map[string]struct {
+		answers int // requests before this one fail or take long
+		take    time.Duration
+		err     error
+		want    string
+	}{
+		"slow":       {answers: 2, take: time.Second},
+		"no answer":  {answers: 2, take: time.Minute, want: waiting + "\n"},
+		"restarting": {answers: 6, err: errors.New("connection refused"), want: waiting + ": connection refused; retrying\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				requests := 0
+				c := interceptor.NewClient(fakeAPI(t, aSave("one", operationv1.PhaseSucceeded)), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+						if requests++; requests < test.answers {
+							time.Sleep(test.take)
+							if test.err != nil {
+								return test.err
+							}
+						}
+						return c.Get(ctx, key, o, opts...)
+					},
+				})
+				var out, stderr strings.Builder
+				p := newProgress(&out, true)
+				p.messages = &stderr
+				f := &follower{client: c, operation: aSave("one", ""), progress: p, uid: "uid-1"}
+				line, err := f.follow(t.Context())
+				time.Sleep(time.Minute)
+				if err != nil || line.Phase != operationv1.PhaseSucceeded || stderr.String() != test.want {
+					t.Errorf("got %+v, %v; on standard error %q, want %q", line, err, stderr.String(), test.want)
+				}
+				if n := strings.Count(out.String(), "\n"); n != 1 {
+					t.Errorf("%d lines of JSON:\n%s", n, out.String())
+				}
+			})
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -17,6 +18,11 @@ import (
 type progress struct {
 	out  io.Writer
 	json bool
+	// messages is where awaitAnswer writes.
+	messages io.Writer
+	// unanswered writes it; nil while the hub answers. reason is why it does not, a string.
+	unanswered *time.Timer
+	reason     atomic.Value
 	// size returns rows and columns of the terminal; nil for another writer.
 	size func() (rows, columns int)
 	now  func() time.Time
@@ -38,7 +44,7 @@ type progress struct {
 }
 
 func newProgress(out io.Writer, asJSON bool) *progress {
-	p := &progress{out: out, json: asJSON, now: time.Now, stop: func() {}}
+	p := &progress{out: out, json: asJSON, messages: io.Discard, now: time.Now, stop: func() {}}
 	if _, _, ok := terminalSize(out); ok && !asJSON {
 		p.size = func() (int, int) {
 			rows, columns, ok := terminalSize(out)
@@ -55,6 +61,7 @@ func newProgress(out io.Writer, asJSON bool) *progress {
 
 // show takes the operation as it is now.
 func (p *progress) show(line operationLine) {
+	p.answered()
 	previous := p.line
 	p.line, p.problem = line, ""
 	if line.Step != previous.Step {
@@ -80,6 +87,7 @@ func (p *progress) show(line operationLine) {
 // trouble shows why there is no news.
 func (p *progress) trouble(err error) {
 	problem := printable(oneLine(err)) + "; retrying"
+	p.reason.Store(problem)
 	if problem == p.problem || p.json {
 		return
 	}
@@ -88,6 +96,29 @@ func (p *progress) trouble(err error) {
 		p.redraw()
 	} else {
 		p.println(problem)
+	}
+}
+
+// answerDelay is how long a hub may take to answer before that is shown.
+const answerDelay = 2 * time.Second
+
+// awaitAnswer shows what is waited for if the hub has not answered after answerDelay. JSON has no place for that; otherwise trouble does.
+func (p *progress) awaitAnswer(ref string) {
+	if !p.json || p.unanswered != nil {
+		return
+	}
+	p.unanswered = time.AfterFunc(answerDelay, func() {
+		reason, _ := p.reason.Load().(string)
+		_, _ = fmt.Fprintf(p.messages, "hub: waiting for the hub to answer: %s\n", cmp.Or(reason, "reading "+ref))
+	})
+}
+
+// answered ends awaitAnswer.
+func (p *progress) answered() {
+	if p.unanswered != nil {
+		p.unanswered.Stop()
+		p.unanswered = nil
+		p.reason.Store("")
 	}
 }
 
