@@ -31,10 +31,8 @@ import (
 // renewBefore is how long before its end the client certificate of a kubeconfig is renewed.
 const renewBefore = 180 * 24 * time.Hour
 
-// The reasons why there is no kubeconfig. They are API.
-const (
-	reasonWaitingForAddress = "WaitingForAddress"
-)
+// reasonWaitingForAddress is the reason of KubeconfigReadyCondition while no control plane node has a known address. It is API.
+const reasonWaitingForAddress = "WaitingForAddress"
 
 // ensureKubeconfig keeps the Secret <cluster>-kubeconfig, by which Cluster API, this hub and users reach the cluster. One that the
 // RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use: that of another cluster, for instance. That

@@ -44,16 +44,15 @@ type scope struct {
 	work, backlog work
 	// plans are what an earlier reconcile has decoded and rendered; nil for nothing.
 	plans *clusterPlans
-	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
-	// MachineDeployments for control plane machines. loaded is set once both were read (loadMachines), live once those of servers were read
-	// past the cache (planLive).
-	// metal3 are the Metal3Machines of Machines, by UID, that are not provisioned yet (findMetal3).
-	// others are Machines of the cluster without one. allStates is what states has returned last.
+	// machines are all Machines of the cluster that have an RKEBootstrap, by name, and others those without one. poolReplicas is the sum of
+	// the replicas of MachineDeployments for control plane machines. loaded is set once all were read (loadMachines), live once those of
+	// servers were read past the cache (planLive). allStates is what states has returned last.
 	machines     []*machine
-	allStates    []rollout.Machine
-	metal3       map[string]*unstructured.Unstructured
 	others       []*clusterv1.Machine
+	allStates    []rollout.Machine
 	poolReplicas int32
+	// metal3 are the Metal3Machines of Machines, by UID, that are not provisioned yet (findMetal3).
+	metal3 map[string]*unstructured.Unstructured
 	// missing are MachineDeployments of which fewer Machines exist than they ask for, notCreated why Cluster API cannot create some
 	// (loadMachines).
 	missing, notCreated []string

@@ -21,7 +21,7 @@ const (
 	// ConfigurationAcceptedCondition is false while something in the specification was left out of the plans or keeps them from being
 	// rendered.
 	ConfigurationAcceptedCondition = "ConfigurationAccepted"
-	// KubeconfigReadyCondition is true once the Secret with the cluster's kubeconfig exists.
+	// KubeconfigReadyCondition is true while there is a kubeconfig that the hub uses.
 	KubeconfigReadyCondition = "KubeconfigReady"
 )
 

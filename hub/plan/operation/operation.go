@@ -43,7 +43,7 @@ const (
 	ReasonMachineNotFound = "MachineNotFound"
 	// ReasonServiceNotFound is that of an operation for a service that the cluster's distribution does not have.
 	ReasonServiceNotFound = "ServiceNotFound"
-	// ReasonTimedOut is that of an operation that has waited too long to begin.
+	// ReasonTimedOut is that of an operation that has waited too long to begin, for what the hub does in a step, or for a hub that knows it.
 	ReasonTimedOut = "TimedOut"
 	// ReasonMachineFailed is that of an operation that failed on a machine.
 	ReasonMachineFailed = "MachineFailed"

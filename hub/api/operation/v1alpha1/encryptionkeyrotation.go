@@ -30,7 +30,7 @@ type EncryptionKeyRotationSpec struct {
 
 // The steps of an EncryptionKeyRotation. A release that has one command for it goes through StepRotateKeys, StepRestart and StepVerify,
 // others through those from StepPrepare to StepPostReencryptRestart, and StepVerify. The phases of status.rotateEncryptionKeysPhase have
-// the same names, but that StepRotatePrepared is "Rotate" there.
+// the same names, but that StepRotatePrepared is "Rotate" there, StepRestart "PostRotateRestart", and StepVerify "PostReencryptRestart".
 const (
 	// StepRotateKeys is the step in which one machine makes a new key and writes all Secrets with it.
 	StepRotateKeys = "Rotate"

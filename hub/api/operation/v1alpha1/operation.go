@@ -93,7 +93,7 @@ const (
 	PhaseInProgress Phase = "InProgress"
 	// PhaseSucceeded means that every machine has done its part.
 	PhaseSucceeded Phase = "Succeeded"
-	// PhaseFailed means that it could not begin, or that a machine has failed.
+	// PhaseFailed means that it could not begin, that a machine has failed, or that a step did not end in time.
 	PhaseFailed Phase = "Failed"
 	// PhaseCanceled means that a user has ended it by spec.cancel.
 	PhaseCanceled Phase = "Canceled"
@@ -141,7 +141,7 @@ type MachineStatus struct {
 	Name string `json:"name"`
 	// Phase is InProgress, Succeeded or Failed.
 	Phase Phase `json:"phase"`
-	// Message says why it failed.
+	// Message says why it failed, or that the Machine was deleted.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -150,7 +150,7 @@ type MachineStatus struct {
 const (
 	// SucceededCondition is Unknown until the operation has ended.
 	SucceededCondition = "Succeeded"
-	// PausedCondition is true while spec.paused or a pause of the Cluster keeps the operation from going on.
+	// PausedCondition is true while spec.paused keeps the operation from going on. A pause of the Cluster is in SucceededCondition.
 	PausedCondition = "Paused"
 )
 

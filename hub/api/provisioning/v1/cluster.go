@@ -101,8 +101,8 @@ type ClusterAPIConfig struct {
 
 // ClusterStatus is what the hub found.
 type ClusterStatus struct {
-	// Conditions: Created, RKECluster, Provisioned, Updated, Reconciling, Ready, Connected, Paused, SystemAgentsUpgraded, and Removed while it is
-	// deleted.
+	// Conditions: Created, RKECluster, MachinePoolsReady, Provisioned, Updated, Reconciling, Ready, Connected, AgentDeployed, Paused,
+	// SystemAgentsUpgraded, and Removed while it is deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -119,7 +119,7 @@ type ClusterStatus struct {
 	// ClientSecretName names the Secret with the kubeconfig.
 	// +optional
 	ClientSecretName string `json:"clientSecretName,omitempty"`
-	// AgentDeployed is true once the cluster-agent was deployed.
+	// AgentDeployed is true once the cluster-agent has connected for the first time.
 	// +optional
 	AgentDeployed bool `json:"agentDeployed,omitempty"`
 	// ObservedGeneration is the generation of the spec that this status is about.

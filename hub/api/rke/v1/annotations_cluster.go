@@ -19,9 +19,11 @@ const (
 	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
 	// one before did not answer.
 	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"
-	// AuthorizedObjectAnnotation, on a Secret or ConfigMap, lists the Clusters (comma separated) that may use it as a file source.
+	// AuthorizedObjectAnnotation, on a Secret or ConfigMap, lists the Clusters of its namespace (comma separated) that may use it as a file
+	// source and, with SyncBootstrapAnnotation, those that have the Secret from their start.
 	AuthorizedObjectAnnotation = "rke.cattle.io/object-authorized-for-clusters"
-	// AuthorizedSecretAnnotation, on a Secret, names the Cluster that may use it.
+	// AuthorizedSecretAnnotation, on a Secret, lists the Clusters (comma separated) that may use it: by name those of its namespace, by
+	// namespace/name those of any.
 	AuthorizedSecretAnnotation = "v2prov-secret-authorized-for-cluster"
 	// DeleteMissingCustomMachinesAfterAnnotation is a duration after which a CustomMachine without a Node is deleted. Users set it on the
 	// Cluster; the hub copies it to the RKECluster.

@@ -7,11 +7,11 @@ const CertificatesExpireSoon = 60 * 24 * time.Hour
 
 // Condition types of the kinds of this package beyond those of the Cluster API contract (Ready, Paused, Available, ...).
 const (
-	// ProvisionedCondition is true once the cluster has machines for every role and its first plan was made.
+	// ProvisionedCondition is true once the cluster has had machines for every role.
 	ProvisionedCondition = "Provisioned"
-	// BootstrappedCondition is true once the init node was given its plan.
+	// BootstrappedCondition is true once the init node has applied its plan and was healthy.
 	BootstrappedCondition = "Bootstrapped"
-	// StableCondition is true while no machine waits for a plan.
+	// StableCondition is true while no machine is missing, or waits for a plan, for its agent or for probes.
 	StableCondition = "Stable"
 	// ReadyCondition sums up the object.
 	ReadyCondition = "Ready"

@@ -42,7 +42,7 @@ type CustomMachineSpec struct {
 
 // CustomMachineStatus is what the hub found.
 type CustomMachineStatus struct {
-	// Conditions: Ready, NodeFound, Paused.
+	// Conditions: Ready, NodeFound, NodeMissing, Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -56,7 +56,7 @@ func (e APIEndpoint) IsValid() bool { return e.Host != "" && e.Port != 0 }
 
 // RKEClusterStatus is what the hub found.
 type RKEClusterStatus struct {
-	// Conditions: Ready, Paused.
+	// Conditions: Ready, Deleting, Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -8,8 +8,9 @@ import (
 
 // RKEControlPlaneStatus is what the hub found and how far it is.
 type RKEControlPlaneStatus struct {
-	// Conditions: Ready, Provisioned, Bootstrapped, Stable, Reconciled, Updated, and those of the contract (Available, RollingOut, ScalingUp,
-	// ScalingDown, MachinesReady, MachinesUpToDate, Remediating, Deleting, Paused).
+	// Conditions: Ready, Provisioned, Bootstrapped, Stable, Reconciled, Updated, ConfigurationAccepted, KubeconfigReady, CertificatesValid,
+	// and those of the contract (Available, RollingOut, ScalingUp, ScalingDown, MachinesReady, MachinesUpToDate, Remediating, Deleting,
+	// Paused).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
