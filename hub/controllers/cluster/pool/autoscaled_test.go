@@ -37,7 +37,8 @@ func TestAutoscaledQuantity(t *testing.T) {
 		t.Error("a pool with limits and without a quantity is not the autoscaler's")
 	}
 	md := deploymentOf(t, testCluster(), p)
-	if got := md.Annotations; got[rkev1.AppliedQuantityAnnotation] != "2" || got[rkev1.AutoscaledAnnotation] != "true" || *md.Spec.Replicas != 2 {
+	got := md.Annotations
+	if got[rkev1.AppliedQuantityAnnotation] != "2" || got[rkev1.AutoscaledAnnotation] != "true" || *md.Spec.Replicas != 2 {
 		t.Errorf("the MachineDeployment begins with %d replicas, and the annotations %v", *md.Spec.Replicas, got)
 	}
 	p.Quantity, md.Spec.Replicas = ptr.To[int32](2), ptr.To[int32](4)

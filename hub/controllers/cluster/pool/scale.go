@@ -22,8 +22,8 @@ func Scaled(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) (
 	return replicas, replicas != Quantity(p)
 }
 
-// Applied returns whether the hub has written the quantity of a pool to its MachineDeployment, whoever has scaled that since. A quantity that
-// is set after an autoscaler has scaled the pool was not; without one, no machine must go because the limits of the autoscaler did.
+// Applied returns whether the hub has written the quantity of a pool to its MachineDeployment, whoever has scaled that since. A quantity
+// that is set after an autoscaler has scaled the pool was not; without one, no machine must go because the limits of the autoscaler did.
 func Applied(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) bool {
 	if md.Annotations[rkev1.AutoscaledAnnotation] == "true" {
 		return p.Quantity == nil
