@@ -132,7 +132,7 @@ func TestDeletionsAsJSON(t *testing.T) {
 				if created++; created > tt.most {
 					return errors.New("the API server is gone")
 				}
-				o.SetName(o.GetGenerateName() + strconv.Itoa(created))
+				o.SetName("demo-" + strconv.Itoa(created)) // in place of a random suffix
 				return c.Create(ctx, o, opts...)
 			},
 		})

@@ -111,7 +111,8 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: running, management: management, controlPlane: cp("True", "Ready", "", true),
 				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
-				"MachinePoolsReady": "True/MachinePoolsReady", "Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+				"MachinePoolsReady": "True/MachinePoolsReady", "Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned",
+				"Reconciling": "True/UnknownVersion"},
 			ready: true,
 		},
 		{
@@ -119,7 +120,7 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true),
 				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
-				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned", "Reconciling": "True/UnknownVersion"},
 			ready: true,
 		},
 		{
@@ -127,7 +128,8 @@ func TestStatus(t *testing.T) {
 			scope: scope{cluster: pooled.DeepCopy(), management: management,
 				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
-				"MachinePoolsReady": "Unknown/WaitingForControlPlane", "Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
+				"MachinePoolsReady": "Unknown/WaitingForControlPlane", "Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion",
+				"Reconciling": "True/UnknownVersion"},
 			message: "no",
 		},
 		{
