@@ -7,6 +7,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -273,11 +274,14 @@ func (e *Engine) report(final, resend bool) {
 }
 
 // reportNotStored reports a refusal that has its cause on this machine: the plan is valid, and that it was accepted cannot be stored.
-// Nothing is reported about a plan that nobody has signed, nor without plan-state, where each report would use up a try.
+// Nothing is reported about a plan that nobody has signed, nor without plan-state, where each report would use up a try. What the
+// source shows is not reported again, although the error may be another one each time, as with the name of a temporary file: a report comes
+// back from the source as an update, after which the plan is verified again at once.
 func (e *Engine) reportNotStored(d decision, refusal error) {
 	status := e.current.Status
-	if !errors.Is(refusal, source.ErrNotStored) || d.action != actionApply || d.resume || status.State == "" ||
-		status.State == plans.StateInProgress && string(status.FailedOutput[report.ErrorOutput]) == refusal.Error() {
+	reported := status.State == plans.StateInProgress &&
+		strings.Contains(string(status.FailedOutput[report.ErrorOutput]), source.ErrNotStored.Error())
+	if !errors.Is(refusal, source.ErrNotStored) || d.action != actionApply || d.resume || status.State == "" || reported {
 		return
 	}
 	record := journal.Record{AttemptID: d.attempt, Result: journal.Result{Message: refusal.Error()}}

@@ -148,6 +148,34 @@ func TestFullDiskAndSignature(t *testing.T) {
 	})
 }
 
+// TestNotStoredForChangingReasons: where a read-only disk has a temporary file that cannot be removed, the error names another file each
+// time. Reports do not follow each other without end.
+func TestNotStoredForChangingReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var refusals atomic.Int64
+		w.options.Verify = func(source.Snapshot) error {
+			n := refusals.Add(1)
+			if n > 200 {
+				return nil // ends a loop, whose plan runs then
+			}
+			return fmt.Errorf("%w: open .accepted%d.tmp: %w", source.ErrNotStored, n, syscall.EROFS)
+		}
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}}, 1)
+		w.start()
+		time.Sleep(time.Hour)
+		w.stop()
+		w.checkRan()
+		// More than one if the engine hears that a report was written before it gets the update.
+		if _, writes := w.secret.counts(); writes == 0 || writes > 20 {
+			t.Errorf("%d writes", writes)
+		}
+		if got := w.secret.status(); got.State != plans.StateInProgress || got.FailureCount != 1 {
+			t.Errorf("the hub reads %+v", got)
+		}
+	})
+}
+
 // TestFullDiskWithoutState: without plan-state each report would use up a try, so nothing is reported.
 func TestFullDiskWithoutState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,12 @@ import (
 // TestHostName: a host name that cannot become the name of a Node, or is that of many machines, is warned of before the registration.
 func TestHostName(t *testing.T) {
 	hub := newTestHub(t)
+	t.Run("of the option", func(t *testing.T) {
+		out, ok := newMachine(t).run(hub.script(t), nil, "--token", token, "--worker", "--node-name", "my_node")
+		if !ok || !strings.Contains(out, "Host name my_node is unsuitable") {
+			t.Errorf("The script says: %s", out)
+		}
+	})
 	for name, unsuitable := range map[string]bool{
 		"localhost": true, "localhost.localdomain": true, "my_host": true, "Node-1.example.com": false, "localhost-1": false,
 	} {

@@ -74,7 +74,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 }
 
 func (s *scope) notRemoved(err error) error {
-	s.removal = cause.New("Error", "Deleting the objects of the cluster: %v; retrying", err)
+	s.removal = cause.New("Error", "Deleting the objects of the cluster: %s; retrying", message.Stable(err))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -86,7 +87,7 @@ func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	case s.keepsStatus(err):
 		s.unread.spec = true
 	case err != nil:
-		s.unwritten = cause.New("Error", "Writing the objects of Cluster API: %v; retrying", err)
+		s.unwritten = cause.New("Error", "Writing the objects of Cluster API: %s; retrying", message.Stable(err))
 	}
 	return err
 }

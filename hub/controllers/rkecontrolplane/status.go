@@ -80,7 +80,7 @@ func setPhases(s *scope, err error) {
 		wait = rollout.Wait{Reason: rollout.ReasonDeleting, Message: s.deleting}
 	case err != nil:
 		// What the cluster waits for is unknown, but it must not seem to wait for nothing.
-		wait = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: "Reconciling failed, retrying: " + err.Error()}
+		wait = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: "Reconciling failed, retrying: " + message.Stable(err)}
 	case wait != (rollout.Wait{}):
 	case s.undecided(err):
 		return
@@ -91,7 +91,7 @@ func setPhases(s *scope, err error) {
 	}
 	failure := rollout.Wait{}
 	if err != nil {
-		failure = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: err.Error()}
+		failure = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: message.Stable(err)}
 	}
 	set(s, rkev1.ReconciledCondition, failure)
 	set(s, rkev1.StableCondition, wait)
@@ -118,7 +118,7 @@ func (s *scope) explainDeletion(err error) {
 	switch {
 	case s.deleting != "":
 	case err != nil:
-		s.deleting = "Deleting failed, retrying: " + err.Error()
+		s.deleting = "Deleting failed, retrying: " + message.Stable(err)
 	default:
 		s.deleting = conditions.GetMessage(s.controlPlane, clusterv1.DeletingCondition)
 	}

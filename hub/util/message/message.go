@@ -3,6 +3,7 @@ package message
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -30,6 +31,13 @@ func Bound(text string, limit int) string {
 	kept := cut(text, available)
 	return kept + note(len(text)-len(kept))
 }
+
+// localPort is the end of a connection that this process has, as in "read tcp 10.0.0.1:40312->10.0.0.2:443: connection reset by peer".
+var localPort = regexp.MustCompile(`(tcp \S+):\d+->`)
+
+// Stable is the text of an error without what differs whenever it occurs: the ports of this process. A condition with another text is
+// written, and brings the next reconcile at once, without the pause after an error.
+func Stable(err error) string { return localPort.ReplaceAllString(err.Error(), "$1->") }
 
 func note(missing int) string { return fmt.Sprintf("... (%d more bytes)", missing) }
 

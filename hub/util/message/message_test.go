@@ -1,6 +1,7 @@
 package message
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,6 +29,19 @@ func TestBound(t *testing.T) {
 				t.Errorf("got %q (%d bytes), want %q", got, len(got), test.want)
 			}
 		})
+	}
+}
+
+// TestStable: an error has the same text with the next connection.
+func TestStable(t *testing.T) {
+	for text, want := range map[string]string{
+		"read tcp 10.0.0.1:40312->10.0.0.2:443: connection reset by peer": "read tcp 10.0.0.1->10.0.0.2:443: connection reset by peer",
+		"write tcp [::1]:40312->[::1]:6443: broken pipe":                  "write tcp [::1]->[::1]:6443: broken pipe",
+		"dial tcp 10.0.0.2:443: connection refused":                       "dial tcp 10.0.0.2:443: connection refused",
+	} {
+		if got := Stable(errors.New(text)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ register() {
 	prepare_identity
 	# A Node cannot have such a name, or would have that of other machines. What is registered may run under it.
 	[ -z "$made_id" ] || case ${node_name:-$(uname -n)} in
-	localhost | localhost.* | *[!A-Za-z0-9.-]*) info "Host name $(uname -n) is unsuitable: change it, or pass --node-name" ;;
+	localhost | localhost.* | *[!A-Za-z0-9.-]*) info "Host name ${node_name:-$(uname -n)} is unsuitable: change it, or pass --node-name" ;;
 	esac
 	{
 		header Authorization "Bearer $token"
