@@ -110,6 +110,14 @@ func TestAutoscaledPool(t *testing.T) {
 	if got := progress(p); got != "Pool a: 7 of 8 machines are available" {
 		t.Errorf("the pool says %q", got)
 	}
+	spec.AutoscalingMinSize = new(int32(9))
+	if raised, err := desiredDeployment(p, pool.Templates{}); err != nil || raised.Spec.Replicas == nil || *raised.Spec.Replicas != 9 {
+		t.Errorf("a higher minimum makes no machines: %+v (%v)", raised, err)
+	}
+	spec.AutoscalingMinSize, spec.AutoscalingMaxSize = new(int32(1)), new(int32(5))
+	if lowered, err := desiredDeployment(p, pool.Templates{}); err != nil || lowered.Spec.Replicas != nil {
+		t.Errorf("a lower maximum removes machines: %+v (%v)", lowered, err)
+	}
 }
 
 // TestFieldsWithoutEffect: a field that nothing acts on is named, beside what is wrong with others, and is no fault.

@@ -60,11 +60,15 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 }
 
 // desiredDeployment is the MachineDeployment of a pool. An autoscaler alone decides the replicas of one that exists: the webhook of Cluster
-// API keeps them where none are applied, and brings them within the limits.
+// API keeps them when the hub gives them up, within the limits of then. Later, what nobody applies stays as it is, and an autoscaler does
+// not make the machines that a raised minimum asks for.
 func desiredDeployment(p *poolScope, templates pool.Templates) (*clusterv1.MachineDeployment, error) {
 	deployment, err := pool.MachineDeployment(p.cluster, p.spec, templates)
 	if err == nil && p.deployment != nil && pool.Autoscaled(p.spec) {
 		deployment.Spec.Replicas = nil
+		if least := *p.spec.AutoscalingMinSize; ptr.Deref(p.deployment.Spec.Replicas, least) < least {
+			deployment.Spec.Replicas = &least
+		}
 	}
 	return deployment, err
 }

@@ -45,7 +45,7 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 		}
 		return ctrl.Result{}, m.release(ctx, s)
 	}
-	if isNeeded(s.machine) {
+	if s.cluster != nil && isNeeded(s.machine) { // of a Cluster that is gone, Cluster API deletes no Machine
 		return ctrl.Result{RequeueAfter: retryInterval}, nil // its condition Deleting says what it waits for; a change of it is watched
 	}
 	if unusable != nil {
@@ -85,16 +85,18 @@ var beforeInfrastructure = []string{
 	clusterv1.MachineDeletingWaitingForVolumeDetachReason, clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
 }
 
-// isNeeded reports whether a Machine that is being deleted has not come to its infrastructure yet: its Node is drained, or its member of
-// etcd removed. The garbage collector does not wait for that when something that owns the Machine, or itself, is deleted in the foreground.
+// isNeeded reports whether a Machine that is being deleted has not come to its infrastructure yet: its hooks have not ended, of which one
+// removes its member of etcd. The garbage collector does not wait for that when something that owns the Machine, or itself, is deleted in
+// the foreground. Cluster API leaves pre-drain hooks out where there is no Node to drain, as of a cluster that is deleted as a whole.
 func isNeeded(machine *clusterv1.Machine) bool {
 	if machine == nil || machine.DeletionTimestamp.IsZero() {
 		return false
 	}
-	deleting := conditions.Get(machine, clusterv1.MachineDeletingCondition)
-	return deleting != nil && slices.Contains(beforeInfrastructure, deleting.Reason) ||
-		annotations.HasWithPrefix(clusterv1.PreDrainDeleteHookAnnotationPrefix, machine.Annotations) ||
-		annotations.HasWithPrefix(clusterv1.PreTerminateDeleteHookAnnotationPrefix, machine.Annotations)
+	reason := conditions.GetReason(machine, clusterv1.MachineDeletingCondition)
+	return slices.Contains(beforeInfrastructure, reason) ||
+		annotations.HasWithPrefix(clusterv1.PreTerminateDeleteHookAnnotationPrefix, machine.Annotations) ||
+		reason != clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason &&
+			annotations.HasWithPrefix(clusterv1.PreDrainDeleteHookAnnotationPrefix, machine.Annotations)
 }
 
 // removalPause is how long the next removal has to wait after one that has failed; removal says why.

@@ -8,12 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
-// TestForegroundDeletion: the garbage collector deletes an infrastructure machine while Cluster API still drains the Node of its Machine,
-// or waits until its member of etcd is removed.
+// TestForegroundDeletion: the garbage collector deletes an infrastructure machine while Cluster API still waits for hooks of its Machine,
+// such as the removal of its member of etcd. What Cluster API does not wait for holds up no infrastructure machine.
 func TestForegroundDeletion(t *testing.T) {
-	const hook = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/etcd"
+	const hook, preDrain = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/etcd", clusterv1.PreDrainDeleteHookAnnotationPrefix + "/x"
 	now := &metav1.Time{Time: time.Unix(1, 0)}
 	for name, tt := range map[string]struct {
 		deleted *metav1.Time
@@ -27,6 +29,9 @@ func TestForegroundDeletion(t *testing.T) {
 		"with a hook, of an older version": {deleted: now, hooks: map[string]string{hook: ""}, waits: true},
 		"of an older version":              {deleted: now},
 		"its turn":                         {deleted: now, reason: clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason},
+		"before its drain":                 {deleted: now, hooks: map[string]string{preDrain: ""}, waits: true},
+		"its turn, without a drain": {deleted: now, hooks: map[string]string{preDrain: ""},
+			reason: clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason},
 	} {
 		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tt.deleted, Annotations: tt.hooks}}
 		if tt.reason != "" {
@@ -38,11 +43,16 @@ func TestForegroundDeletion(t *testing.T) {
 		if !tt.waits {
 			continue
 		}
-		s := &scope{object: &unstructured.Unstructured{Object: map[string]any{}}, machine: machine, stored: &stored{}}
+		s := &scope{object: &unstructured.Unstructured{Object: map[string]any{}}, machine: machine, stored: &stored{},
+			cluster: &clusterv1.Cluster{}}
 		s.object.SetFinalizers([]string{Finalizer})
 		result, err := (&machines{}).reconcileDelete(t.Context(), s, nil) // it has no drivers
 		if err != nil || result.RequeueAfter == 0 || s.gone {
 			t.Errorf("%s: %+v, gone %v (%v)", name, result, s.gone, err)
+		}
+		s.cluster = nil
+		if _, err := (&machines{}).reconcileDelete(t.Context(), s, cause.New("Inactive", "no driver")); err != nil || s.removal == nil {
+			t.Errorf("%s: it waits for a Machine without a Cluster (%v)", name, err)
 		}
 	}
 	if isNeeded(nil) {

@@ -57,6 +57,10 @@ func TestAutoscaledPool(t *testing.T) {
 	has(nil, 1, "true")
 	scale(2)
 	has(nil, 2, "true")
+	change(func(p *provisioningv1.RKEMachinePool) { p.AutoscalingMinSize = ptr.To[int32](3) })
+	has(nil, 3, "true")
+	scale(4)
+	has(nil, 4, "true")
 	change(func(p *provisioningv1.RKEMachinePool) { p.AutoscalingMinSize, p.AutoscalingMaxSize = nil, nil })
-	has(ptr.To[int32](2), 2, "")
+	has(ptr.To[int32](4), 4, "")
 }

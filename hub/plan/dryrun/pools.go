@@ -69,7 +69,7 @@ func compare(was, is *machinePool) (preview.Impact, []string) {
 		replace("userdata changes")
 	}
 	switch a, b := pool.Quantity(was), pool.Quantity(is); {
-	case pool.Autoscaled(is): // keeps the machines that it has
+	case pool.Autoscaled(is), pool.Autoscaled(was) && is.Quantity == nil: // keeps the machines that it has
 	case pool.Autoscaled(was):
 		notes = append(notes, fmt.Sprintf("quantity becomes %d, however many machines the autoscaler has asked for", b))
 	case a < b:

@@ -90,6 +90,13 @@ func TestPools(t *testing.T) {
 				"quantity becomes 2, however many machines the autoscaler has asked for"}}},
 		},
 		{
+			name:   "without the limits of an autoscaler",
+			before: withPools(newPool(func(p *machinePool) { limits(p); p.Quantity = nil })),
+			after:  withPools(newPool(func(p *machinePool) { p.Quantity = nil })),
+			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
+				"autoscalingMaxSize, autoscalingMinSize: a change that touches no machine that is there"}}},
+		},
+		{
 			name: "another role", before: withPools(newPool(nil)),
 			after: withPools(newPool(func(p *machinePool) { p.ControlPlaneRole, p.Paused = true, true })),
 			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{

@@ -52,13 +52,14 @@ type state struct {
 	wanted, found [sha256.Size]byte
 	uid           types.UID
 	version       string
+	generation    int64
 	// written is when that was.
 	written time.Time
 }
 
 // Apply makes the API server's object have what obj sets, and fills obj with the result, or with what the cache has where no request was
-// needed, which may be older than the last request. reconciled is the object whose reconcile wants it; Forget drops everything that was
-// applied for it.
+// needed, which may be older than the last request, except for the generation. reconciled is the object whose reconcile wants it; Forget
+// drops everything that was applied for it.
 func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
 	return c.applyBy(ctx, reconciled, c.FieldOwner, obj, func() error { return Apply(ctx, c.Client, c.FieldOwner, obj) })
 }
@@ -86,7 +87,7 @@ func (c *Cache) applyBy(
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
+	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), obj.GetGeneration(), time.Now()})
 	return nil
 }
 
@@ -104,7 +105,7 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
+	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), obj.GetGeneration(), time.Now()})
 	return nil
 }
 
@@ -180,6 +181,9 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, se
 	now, err := set.fingerprint(current)
 	if err != nil || now != last.found && !last.isAheadOf(current) {
 		return false, err
+	}
+	if last.isAheadOf(current) { // whoever waits for what was applied must not take what was there before for it
+		current.SetGeneration(max(current.GetGeneration(), last.generation))
 	}
 	if metadata, ok := current.(*metav1.PartialObjectMetadata); ok {
 		reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(metadata.ObjectMeta))

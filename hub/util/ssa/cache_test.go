@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -196,6 +197,36 @@ func TestCacheBehind(t *testing.T) {
 			}
 		}, want: labeled("second"), request: true},
 	}, same)
+}
+
+// TestCacheBehindGeneration: the generation that an object got when it was applied is known before the cache has it.
+func TestCacheBehindGeneration(t *testing.T) {
+	label := func(value string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: applied.Namespace, Name: applied.Name,
+			Labels: map[string]string{"label": value}}}
+	}
+	behind, requests := label("old"), 0
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(behind.DeepCopy()).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+				behind.DeepCopyInto(obj.(*corev1.ConfigMap))
+				return nil
+			},
+			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				requests++
+				err := c.Apply(ctx, obj, opts...)
+				obj.(interface{ SetGeneration(generation int64) }).SetGeneration(2) // the fake API server counts none
+				return err
+			},
+		}).Build()
+	behind.ResourceVersion, behind.Generation = "1", 1
+	cache := &ssa.Cache{Client: c, FieldOwner: "test"}
+	for range 2 {
+		object := label("new")
+		if err := cache.Apply(t.Context(), reconciled, object); err != nil || object.Generation != 2 || requests != 1 {
+			t.Errorf("generation %d after %d requests (%v)", object.Generation, requests, err)
+		}
+	}
 }
 
 // TestCacheStaysBehind: a cache that does not come to the version that was applied is of an API server that was restored from a backup.
