@@ -11,6 +11,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/cause"
@@ -22,14 +23,13 @@ import (
 func (r *Reconciler) keepsServers(ctx context.Context, s *scope, deployment *clusterv1.MachineDeployment) (bool, error) {
 	labels := deployment.Spec.Template.Labels
 	etcd := labels[rkev1.EtcdRoleLabel] == "true"
-	started := s.capiCluster != nil && ptr.Deref(s.capiCluster.Status.Initialization.ControlPlaneInitialized, false)
-	if !started || !etcd && labels[rkev1.ControlPlaneRoleLabel] != "true" || !deployment.DeletionTimestamp.IsZero() {
+	if !s.started() || !etcd && labels[rkev1.ControlPlaneRoleLabel] != "true" || !deployment.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
 	missing, others := missingServers(s.pools), true
 	if missing == "" && etcd && !slices.ContainsFunc(s.pools, hasEtcd) {
 		var err error
-		if others, err = r.hasCustomEtcd(ctx, s); err != nil {
+		if others, err = r.hasCustomEtcd(ctx, s.cluster); err != nil {
 			return false, err
 		}
 	}
@@ -43,6 +43,42 @@ func (r *Reconciler) keepsServers(ctx context.Context, s *scope, deployment *clu
 			"MachineDeployment", client.ObjectKeyFromObject(deployment), "pool", missing)
 	}
 	return missing != "" || !others, nil
+}
+
+// started reports whether the cluster has data: its API was reached once.
+func (s *scope) started() bool {
+	return s.capiCluster != nil && ptr.Deref(s.capiCluster.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// checkQuantity lets a pool keep its machines whose quantity is 0, if the data of the cluster would be deleted with them.
+func (r *Reconciler) checkQuantity(ctx context.Context, p *poolScope) error {
+	if pool.Quantity(p.spec) > 0 || ptr.Deref(p.deployment.Spec.Replicas, 1) == 0 {
+		return nil
+	}
+	last, err := r.isLastEtcd(ctx, p)
+	if err != nil || !last {
+		return err
+	}
+	p.problem = cause.New("InvalidMachinePool", "%s is 0: no other machine of the cluster has the role etcd, and its data would be deleted; "+
+		"set it to 1 or more, add a pool with etcdRole, or delete the Cluster", pool.Field(p.spec.Name, "quantity"))
+	return errPoolWaits
+}
+
+// isLastEtcd reports whether the data of a cluster that was started is on the machines of one pool only. Another pool counts once it has
+// its MachineDeployment: one whose machine template does not exist gets no machines.
+func (r *Reconciler) isLastEtcd(ctx context.Context, p *poolScope) (bool, error) {
+	if !p.started || !p.spec.EtcdRole {
+		return false, nil
+	}
+	all := p.cluster.Spec.RKEConfig.MachinePools
+	for i := range all {
+		other := p.deployments[pool.Name(p.cluster.Name, all[i].Name)]
+		if all[i].Name != p.spec.Name && all[i].EtcdRole && pool.Quantity(&all[i]) > 0 && other != nil && other.DeletionTimestamp.IsZero() {
+			return false, nil
+		}
+	}
+	others, err := r.hasCustomEtcd(ctx, p.cluster)
+	return !others && err == nil, err
 }
 
 // missingServers names a pool of servers that has no MachineDeployment yet, such as one whose machine template does not exist; empty for
@@ -60,10 +96,10 @@ func missingServers(pools []*poolScope) string {
 func hasEtcd(p *poolScope) bool { return p.spec.EtcdRole && pool.Quantity(p.spec) > 0 }
 
 // hasCustomEtcd reports whether a machine of no pool has the role etcd.
-func (r *Reconciler) hasCustomEtcd(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) hasCustomEtcd(ctx context.Context, cluster *provisioningv1.Cluster) (bool, error) {
 	var list clusterv1.MachineList
-	err := r.Client.List(ctx, &list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{
-		clusterv1.ClusterNameLabel: s.cluster.Name, rkev1.EtcdRoleLabel: "true"}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster.Name, rkev1.EtcdRoleLabel: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("listing the Machines with etcd: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -29,6 +30,9 @@ type poolScope struct {
 	adopted    bool
 	// sets are the deployment's MachineSets.
 	sets []*clusterv1.MachineSet
+	// started is true in a cluster that was started, and deployments are those of all of its pools.
+	started     bool
+	deployments map[string]*clusterv1.MachineDeployment
 	// problem is why the pool differs from the spec.
 	problem *cause.Cause
 }
@@ -46,8 +50,9 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		return err
 	}
 	var errs []error
+	all := maps.Clone(deployments)
 	for i := range s.cluster.Spec.RKEConfig.MachinePools {
-		p := &poolScope{cluster: s.cluster, spec: &s.cluster.Spec.RKEConfig.MachinePools[i]}
+		p := &poolScope{cluster: s.cluster, spec: &s.cluster.Spec.RKEConfig.MachinePools[i], started: s.started(), deployments: all}
 		s.pools = append(s.pools, p)
 		name := pool.Name(s.cluster.Name, p.spec.Name)
 		p.deployment = deployments[name]
@@ -126,6 +131,9 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 	if fault := pool.ValidateRoles(p.spec, p.deployment); fault != "" {
 		p.problem = cause.New("InvalidMachinePool", "%s", fault)
 		return errPoolWaits
+	}
+	if err := r.checkQuantity(ctx, p); err != nil {
+		return err
 	}
 	return r.readSets(ctx, p)
 }

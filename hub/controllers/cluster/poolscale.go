@@ -45,6 +45,11 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if !scaled {
 		return nil
 	}
+	if replicas == 0 && !p.adopted {
+		if last, err := r.isLastEtcd(ctx, p); err != nil || last {
+			return err // the quantity is applied again: while a pool asks for etcd, the hook of its deleted machines keeps the data
+		}
+	}
 	ctrl.LoggerFrom(ctx).Info("Writing the replicas of a scaled MachineDeployment to its pool", "pool", p.spec.Name,
 		"from", pool.Quantity(p.spec), "to", replicas)
 	patch, err := quantityPatch(p.cluster, p.spec.Name, replicas)

@@ -290,7 +290,8 @@ func isLastMember(s clusterState, c candidate) *decision {
 	}
 	if s.abandonedAt.IsZero() {
 		return decide(keepHook, reasonLastMember,
-			"No other etcd machine remains to take over the cluster's data: add one, or delete the Cluster. %s", hint)
+			"No other etcd machine remains to take over the cluster's data: add one, in a machine pool by a higher quantity, since Cluster API "+
+				"counts machines that are being deleted; or delete the Cluster. %s", hint)
 	}
 	return decide(keepHook, reasonLastMember,
 		"All etcd and control plane machines are being deleted, and the cluster's data with them at %s. "+

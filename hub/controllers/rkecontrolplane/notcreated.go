@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,16 +36,31 @@ func creationFailure(d *clusterv1.MachineDeployment) string {
 	for _, c := range d.GetV1Beta1Conditions() {
 		if c.Type == clusterv1.MachineSetReadyV1Beta1Condition && c.Status == corev1.ConditionFalse &&
 			slices.Contains(creationFailures, c.Reason) {
-			return message.Bound(generatedName(d.Name).ReplaceAllString(c.Message, `"`+d.Name+`-..."`), maxCreationFailure)
+			return message.Bound(generatedName(d).ReplaceAllString(c.Message, `"`+d.Name+`-..."`), maxCreationFailure)
 		}
 	}
 	return ""
 }
 
+// maxMachineName is the length to which Cluster API cuts the name of a Machine, before the characters that it makes up.
+const maxMachineName = 58
+
+// namingVariable matches what Cluster API replaces in a template for names, in which regexp.QuoteMeta has escaped the braces.
+var namingVariable = regexp.MustCompile(`\\\{\\\{.*?\\\}\\\}`)
+
 // generatedName matches names of Machines of a MachineDeployment, with which their templates are cloned. Each retry has another one: as
-// part of a message, it would cause a write for each.
-func generatedName(deployment string) *regexp.Regexp {
-	return regexp.MustCompile(`"` + regexp.QuoteMeta(deployment) + `-[a-z0-9]+-[a-z0-9]+"`)
+// part of a message, it would cause a write for each. A pool with a limit for names has a template for them, and long names are cut.
+func generatedName(d *clusterv1.MachineDeployment) *regexp.Regexp {
+	const random = `[a-z0-9]{5}`
+	pattern := regexp.QuoteMeta(d.Name) + "-" + random + "-" + random
+	switch naming, most := regexp.QuoteMeta(d.Spec.MachineNaming.Template), min(len(d.Name), maxMachineName); {
+	case naming != "":
+		pattern = strings.ReplaceAll(naming, regexp.QuoteMeta("{{ .random }}"), random)
+		pattern = namingVariable.ReplaceAllString(pattern, `[a-z0-9.-]+`)
+	case len(d.Name)+len("-abcde-abcde") > maxMachineName+len("abcde"):
+		pattern = fmt.Sprintf("%s[a-z0-9-]{%d}", regexp.QuoteMeta(d.Name[:most]), maxMachineName+len("abcde")-most)
+	}
+	return regexp.MustCompile(`"` + pattern + `"`)
 }
 
 // notCreated says of each MachineDeployment whose Machines cannot be created why.

@@ -1,6 +1,7 @@
 package rkecontrolplane
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +81,28 @@ func TestDeploymentChanged(t *testing.T) {
 	after := *before.DeepCopy()
 	if after.Generation++; !changed(after) {
 		t.Error("another specification causes none")
+	}
+}
+
+// TestGeneratedName: the name that Cluster API makes up for each attempt is not part of a message, whatever the names of a pool look like.
+func TestGeneratedName(t *testing.T) {
+	long := strings.Repeat("a", 55)
+	for name, tc := range map[string]struct{ deployment, naming, first, second string }{
+		"as a rule":        {"one-workers", "", "one-workers-x7k2p-9d4tz", "one-workers-x7k2p-bbk4c"},
+		"a limit":          {"one-workers", "one-work-{{ .random }}", "one-work-9d4tz", "one-work-bbk4c"},
+		"a user's":         {"md", "{{ .machineSet.name }}-x-{{ .random }}", "md-x7k2p-x-9d4tz", "md-x7k2p-x-bbk4c"},
+		"a long name":      {long, "", long + "-x79d4tz", long + "-x7bbk4c"},
+		"the longest name": {long + "-abcdefg", "", long + "-ab9d4tz", long + "-abbbk4c"},
+	} {
+		failure := func(machine string) string {
+			d := failingPool(tc.deployment, corev1.ConditionFalse, clusterv1.MachineCreationFailedV1Beta1Reason,
+				`cloning "one-workers-0a1b2c3d": machines "`+machine+`" is forbidden`)
+			d.Spec.MachineNaming.Template = tc.naming
+			return creationFailure(&d)
+		}
+		want := `cloning "one-workers-0a1b2c3d": machines "` + tc.deployment + `-..." is forbidden`
+		if first, second := failure(tc.first), failure(tc.second); first != want || second != want {
+			t.Errorf("%s: got %q and %q", name, first, second)
+		}
 	}
 }

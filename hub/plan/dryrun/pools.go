@@ -48,11 +48,31 @@ func pools(before, after *target) []preview.Pool {
 		default:
 			p.Impact, p.Notes = compare(was[name], is[name])
 		}
+		if isLastEtcd(was[name], is[name], is) {
+			p.Notes = append(p.Notes, keepsEtcd)
+		}
 		if len(p.Notes) > 0 {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// keepsEtcd is what becomes of the last pool with etcd, of which a preview does not know everything.
+const keepsEtcd = "no other pool has etcdRole: in a cluster that was started, this one stays as it is until a custom machine has the " +
+	"role etcd, since the data would be deleted"
+
+// isLastEtcd reports whether a pool that has machines with etcd is to have none, and no pool of all is to have any.
+func isLastEtcd(was, is *machinePool, all map[string]*machinePool) bool {
+	if was == nil || !was.EtcdRole || pool.Quantity(was) == 0 || is != nil && !is.EtcdRole { // the role cannot be changed
+		return false
+	}
+	for _, p := range all {
+		if p.EtcdRole && pool.Quantity(p) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // compare says how a pool changes. Its labels and taints are reported with its machines.

@@ -36,6 +36,7 @@ func newPool(change func(*machinePool)) machinePool {
 
 func TestPools(t *testing.T) {
 	const replaced = ": Cluster API makes new machines and deletes the old ones, with at most "
+	servers, other := func(p *machinePool) { p.EtcdRole = true }, func(p *machinePool) { p.Name = "other" }
 	limits := func(p *machinePool) { p.AutoscalingMinSize, p.AutoscalingMaxSize = ptr.To[int32](1), ptr.To[int32](5) }
 	tests := []struct {
 		name          string
@@ -51,6 +52,27 @@ func TestPools(t *testing.T) {
 		{
 			name: "a pool is removed", before: withPools(newPool(nil)), after: withPools(),
 			want: []preview.Pool{{Name: "w", Impact: "remove", Notes: []string{"the pool is removed, with all of its machines"}}},
+		},
+		{
+			name: "the last pool with etcd is removed", before: withPools(newPool(servers)), after: withPools(newPool(other)),
+			want: []preview.Pool{
+				{Name: "other", Impact: "install", Notes: []string{"the pool is new: 2 machines are made"}},
+				{Name: "w", Impact: "remove", Notes: []string{"the pool is removed, with all of its machines", keepsEtcd}},
+			},
+		},
+		{
+			name: "the last pool with etcd gets no machines", before: withPools(newPool(servers)),
+			after: withPools(newPool(func(p *machinePool) { servers(p); *p.Quantity = 0 })),
+			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
+				"quantity goes from 2 to 0: 2 machines are deleted, the oldest first", keepsEtcd}}},
+		},
+		{
+			name: "others have etcd", before: withPools(newPool(servers)),
+			after: withPools(newPool(func(p *machinePool) { servers(p); other(p) })),
+			want: []preview.Pool{
+				{Name: "other", Impact: "install", Notes: []string{"the pool is new: 2 machines are made"}},
+				{Name: "w", Impact: "remove", Notes: []string{"the pool is removed, with all of its machines"}},
+			},
 		},
 		{
 			name: "another template", before: withPools(newPool(nil)),
