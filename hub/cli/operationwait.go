@@ -95,7 +95,7 @@ func (o *waitOptions) until(cmd *cobra.Command, c client.WithWatch, op operation
 	defer p.stop()
 	defer p.answered()
 	ref := operationLineOf(op).ref()
-	line, err := (&follower{client: c, operation: op, progress: p}).follow(ctx)
+	line, err := (&follower{client: c, operation: op, progress: p, uid: op.GetUID()}).follow(ctx)
 	goesOn := fmt.Sprintf("the operation goes on; \"hub operation wait %[1]s%[2]s\" waits for it, "+
 		"\"hub operation cancel %[1]s%[2]s\" cancels it", ref, where.arguments())
 	switch {
@@ -128,7 +128,7 @@ type follower struct {
 	client    client.WithWatch
 	operation operationv1.Operation
 	progress  *progress
-	// uid is that of the operation once it was read.
+	// uid is that of the operation once it was created or read.
 	uid types.UID
 }
 

@@ -187,6 +187,37 @@ func TestWaitSurvivesTheHub(t *testing.T) {
 	}
 }
 
+// TestWaitForCreatedOperation: a hub that is restarted when it has created an operation does not end the command that waits for it, and
+// one that is gone before it was read was deleted.
+func TestWaitForCreatedOperation(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	restarted := interceptor.NewClient(fakeAPI(t, aSave("one", operationv1.PhaseSucceeded)), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if reads++; reads == 1 {
+				return errors.New("connection refused")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	follow := func(c client.WithWatch) (string, error) {
+		var out strings.Builder
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		o := waitOptions{wait: true}
+		err := o.until(cmd, c, aSave("one", ""), connection{}, output{form: "table"}, operationv1.PhaseSucceeded)
+		return out.String(), err
+	}
+	if out, err := follow(restarted); err != nil || !strings.Contains(out, "Succeeded") {
+		t.Errorf("got %q, %v", out, err)
+	}
+	const deleted = "ns/ETCDSnapshotSave/one was deleted before it was seen to end"
+	if _, err := follow(fakeAPI(t)); err == nil || !strings.HasPrefix(err.Error(), deleted) {
+		t.Errorf("deleted: got %v", err)
+	}
+}
+
 // TestWaitWithoutAnswer: who reads JSON sees on standard error that the hub does not answer, and nothing if it is only slow.
 func TestWaitWithoutAnswer(t *testing.T) {
 	const waiting = "hub: waiting for the hub to answer: reading ns/ETCDSnapshotSave/one"

@@ -217,13 +217,13 @@ func (e *gatewayEnv) get(path string, headers map[string]string) (int, string) {
 	return response.StatusCode, string(bytes.TrimSpace(body))
 }
 
-// register registers a machine with an ID and a secret.
+// register registers a machine with an ID and a secret. It comes again where the hub asks for that.
 func (e *gatewayEnv) register(token, id, secret string) (int, string) {
 	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": id, "X-Cattle-Role-Worker": "true"}
 	if secret != "" {
 		headers["X-Cattle-Machine-Secret"] = secret
 	}
-	return e.get("/v3/connect/agent", headers)
+	return e.connect(headers)
 }
 
 func (e *gatewayEnv) create(objects ...client.Object) {

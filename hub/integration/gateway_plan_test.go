@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/testenv"
 )
 
 type unexpected struct {
@@ -245,7 +247,7 @@ func TestGatewayInformer(t *testing.T) {
 		if open {
 			t.Error("an event after the machine was deleted")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Patience):
 		t.Error("the watch of a deleted machine stays open")
 	}
 	if _, err := machine.CoreV1().Secrets(key.Namespace).Get(t.Context(), key.Name, metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
@@ -377,14 +379,14 @@ func expectEvent(t *testing.T, events watch.Interface, want watch.EventType, pla
 		if !open || !ok || event.Type != want || string(secret.Data["plan"]) != plan {
 			t.Fatalf("event %s %v, want %s with the plan %q", event.Type, event.Object, want, plan)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Patience):
 		t.Fatalf("no event %s with the plan %q", want, plan)
 	}
 }
 
 func expectPlan(t *testing.T, plans <-chan string, want string) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(testenv.Patience)
 	for {
 		select {
 		case got := <-plans:

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -226,24 +227,24 @@ func TestProvisionFailedPlan(t *testing.T) {
 	_, first := a.AwaitPlan("")
 	a.Take()
 	begin := time.Now()
-	a.Fail()
 	machine := &clusterv1.Machine{}
-	r.Wait("the failure in the conditions of the Machine", func() error {
+	failed := regexp.MustCompile(`^Attempt \d+ of 10 to apply the plan failed; retrying at .*; for details run on the machine: ` +
+		`journalctl -u rancher-system-agent.service -u k3s.service$`)
+	a.FailUntil("the failure in the conditions of the Machine", func() error {
 		r.Read(a.Name, machine)
 		for _, c := range machine.Status.Conditions {
-			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse &&
-				strings.HasPrefix(c.Message, "Attempt 1 of 10 to apply the plan failed; retrying at ") &&
-				strings.HasSuffix(c.Message, "; for details run on the machine: journalctl -u rancher-system-agent.service -u k3s.service") {
+			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse && failed.MatchString(c.Message) {
 				return nil
 			}
 		}
 		return fmt.Errorf("the Machine has %+v", machine.Status.Conditions)
 	})
 	controlPlane := r.ControlPlane()
-	r.Wait("the failure in the conditions of the RKEControlPlane", func() error {
+	failed = regexp.MustCompile(`Attempt \d+ of 10`)
+	a.FailUntil("the failure in the conditions of the RKEControlPlane", func() error {
 		r.Read(controlPlane.Name, controlPlane)
 		for _, c := range controlPlane.Status.Conditions {
-			if c.Type == "Ready" && c.Status == metav1.ConditionFalse && c.Reason == "PlanFailed" && strings.Contains(c.Message, "Attempt 1 of 10") {
+			if c.Type == "Ready" && c.Status == metav1.ConditionFalse && c.Reason == "PlanFailed" && failed.MatchString(c.Message) {
 				return nil
 			}
 		}

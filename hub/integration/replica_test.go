@@ -20,6 +20,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinerequest"
 	hub "github.com/drover-dev/drover/hub/server"
+	"github.com/drover-dev/drover/hub/testenv"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -58,7 +59,7 @@ func TestReplicaFillsItsCaches(t *testing.T) {
 	if err := (&machinerequest.Reconciler{}).SetupWithManager(t.Context(), mgr, controller.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	go func() {
 		select {

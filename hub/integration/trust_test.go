@@ -335,12 +335,13 @@ func TestAgentVerifiesSignatures(t *testing.T) {
 			t.Errorf("%s is taken: %+v", what, got)
 		}
 	}
-	deliver("unsigned", false)
-	still("a plan without a signature")
 	first, checksum := deliver("first", true)
 	if got := a.until(plans.StateSucceeded); got.AppliedChecksum != checksum {
 		t.Errorf("got %+v", got)
 	}
+	// The agent has started, and sees what comes from now on.
+	deliver("unsigned", false)
+	still("a plan without a signature")
 	deliver("second", true)
 	a.until(plans.StateSucceeded)
 	// Somebody puts the first plan back, with its signature.

@@ -122,7 +122,7 @@ func (a *FakeAgent) Connect(t *testing.T) {
 	case <-connected:
 	case <-ended:
 		t.Fatal("the agent was refused")
-	case <-time.After(time.Minute):
+	case <-time.After(Patience):
 		t.Fatal("the agent did not connect")
 	}
 }

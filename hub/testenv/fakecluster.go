@@ -223,11 +223,26 @@ func (m *FakeMachine) Apply(checksum string) {
 	m.succeed(checksum)
 }
 
-// Fail reports that the plan has failed.
-func (m *FakeMachine) Fail() {
+// Fail reports that the plan has failed, and what more sets.
+func (m *FakeMachine) Fail(more ...func(*plans.Status)) {
 	m.T.Helper()
 	m.report("", func(s *plans.Status, _ plans.Plan, raw []byte) {
 		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), s.FailureCount+1
+		for _, set := range more {
+			set(s)
+		}
+	})
+}
+
+// FailUntil is Fail until check returns nil. The hub sets a failed plan pending after 15 seconds, and nobody shows the failure any more; a
+// hub that is slow may not have shown it by then. The next attempt fails, too, and its failure is there for twice as long.
+func (m *FakeMachine) FailUntil(what string, check func() error, more ...func(*plans.Status)) {
+	m.T.Helper()
+	m.Wait(what, func() error {
+		if state := plans.State(m.Secret().Data[plans.KeyPlanState]); state != plans.StateFailed {
+			m.Fail(more...)
+		}
+		return check()
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// patience is how long tests wait for what must come to be, on a machine that has much else to do.
-	patience = 5 * time.Minute
+	// Patience is how long tests wait for what must come to be, on a machine that has much else to do.
+	Patience = 5 * time.Minute
 	// goneWithin is longer: a Cluster goes after its management namespace, which costs Kubernetes a hundred requests, one after another.
 	goneWithin = 15 * time.Minute
 )
@@ -40,7 +40,7 @@ func (e *Env) Namespace(t *testing.T) string {
 // Until waits until check returns nil, and ends the test with its last error otherwise.
 func Until(t *testing.T, what string, check func() error) {
 	t.Helper()
-	await(t, patience, what, check)
+	await(t, Patience, what, check)
 }
 
 // await asks again and again, ever more seldom, since every question takes something away from what it asks for.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,12 +28,12 @@ func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *cor
 
 // applyToken creates the machine's ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a
 // token without one. It owns the token, so that the token is deleted with it, and "clusterctl move" does not move the token, which is
-// invalid elsewhere.
+// invalid elsewhere. It returns when the token was created, which the token controller then fills; zero while the cache does not have it.
 func (r *Reconciler) applyToken(
 	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount,
-) error {
+) (asked time.Time, err error) {
 	if err := r.applyOwned(ctx, bootstrap, account); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	labels := maps.Clone(account.Labels)
 	delete(labels, rkev1.ServiceAccountRoleLabel)
@@ -45,7 +46,8 @@ func (r *Reconciler) applyToken(
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
-	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), token)
+	err = r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), token)
+	return token.CreationTimestamp.Time, err
 }
 
 // planSecret is the plan Secret without data: labels and annotations for the controller of the control plane, and the hash of the bootstrap

@@ -128,12 +128,15 @@ func TestUntilWaitsShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		identity, data *cause.Cause
 		known          bool
+		asked          time.Time
 		now            time.Time
 		want           time.Duration
 	}{
-		"waits for its Machine":         {identity: machine, data: machine, now: created, want: 10 * time.Second},
-		"waits for one of two tokens":   {data: token, now: created.Add(time.Second), want: 9 * time.Second},
-		"waits for long":                {identity: token, data: token, now: created.Add(10 * time.Second)},
+		"waits for its Machine":       {identity: machine, data: machine, now: created, want: 10 * time.Second},
+		"waits for one of two tokens": {data: token, now: created.Add(time.Second), want: 9 * time.Second},
+		"waits for long":              {identity: token, data: token, now: created.Add(10 * time.Second)},
+		"waits for a token that was asked for late": {identity: token, asked: created.Add(time.Minute), now: created.Add(61 * time.Second),
+			want: 9 * time.Second},
 		"waits for something else, too": {identity: token, data: cause.New("WaitingForInfrastructure", "w"), now: created},
 		"waits for nothing":             {now: created},
 		"waits again":                   {identity: token, data: token, known: true, now: created},
@@ -144,7 +147,7 @@ func TestUntilWaitsShown(t *testing.T) {
 		if tc.known {
 			conditions.Set(bootstrap, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
 		}
-		s := &scope{bootstrap: bootstrap, identity: tc.identity, data: tc.data}
+		s := &scope{bootstrap: bootstrap, identity: tc.identity, data: tc.data, tokenAsked: tc.asked}
 		if got := s.untilWaitsShown(waitsShownAfter(0), tc.now); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}

@@ -3,6 +3,7 @@ package rkebootstrap
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,8 @@ type scope struct {
 	tokenHash string
 	// identified is set once the plan Secret is the machine's own.
 	identified bool
+	// tokenAsked is when the token of the ServiceAccount was asked for; zero until then.
+	tokenAsked time.Time
 	// identity and data are what each waits for; nil when it is ready.
 	identity, data *cause.Cause
 }
@@ -117,7 +120,7 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 	err := r.applyOwned(ctx, s.bootstrap, planSecret(s.bootstrap, s.machine, s.tokenHash))
 	s.identified = err == nil
 	if err == nil {
-		err = r.applyToken(ctx, s.bootstrap, account)
+		s.tokenAsked, err = r.applyToken(ctx, s.bootstrap, account)
 	}
 	if err == nil {
 		err = r.removeRole(ctx, s.bootstrap)

@@ -39,8 +39,9 @@ func setStatus(s *scope) {
 }
 
 // waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after
-// it, or for the token of its ServiceAccount. Each is there within a second as a rule, and the status is written once instead of three
-// times then. The more others wait, the longer it takes, and to write it each time would make it longer still.
+// it, or how long it waits for the token of its ServiceAccount before it says so. Each is there within a second as a rule, and the status
+// is written once instead of three times then. The more others wait, the longer it takes, and to write it each time would make it longer
+// still.
 func waitsShownAfter(others int) time.Duration {
 	return inprogress.Delay(10*time.Second, others)
 }
@@ -50,7 +51,12 @@ var briefWaits = []string{reasonWaitingForMachine, reasonWaitingForToken}
 
 // untilWaitsShown is how long an RKEBootstrap without a status, which waits only briefly, is left without one; zero for any other.
 func (s *scope) untilWaitsShown(shownAfter time.Duration, now time.Time) time.Duration {
-	if conditions.Has(s.bootstrap, rkev1.ReadyCondition) || s.identity == nil && s.data == nil || s.bootstrap.CreationTimestamp.After(now) {
+	since := s.bootstrap.CreationTimestamp.Time
+	// On a busy hub the Machine comes later than that, and its token has not been asked for before.
+	if s.tokenAsked.After(since) {
+		since = s.tokenAsked
+	}
+	if conditions.Has(s.bootstrap, rkev1.ReadyCondition) || s.identity == nil && s.data == nil || since.After(now) {
 		return 0
 	}
 	for _, waiting := range []*cause.Cause{s.identity, s.data} {
@@ -58,5 +64,5 @@ func (s *scope) untilWaitsShown(shownAfter time.Duration, now time.Time) time.Du
 			return 0
 		}
 	}
-	return max(0, s.bootstrap.CreationTimestamp.Add(shownAfter).Sub(now))
+	return max(0, since.Add(shownAfter).Sub(now))
 }

@@ -180,7 +180,7 @@ func TestWatch(t *testing.T) {
 			if got, ok := event.Object.(*corev1.ConfigMap); !ok || event.Type != watch.Added || got.Name != object.Name {
 				t.Fatalf("event %+v", event)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testenv.Patience):
 			t.Fatalf("no event of %s after %s", object.Name, time.Since(begun))
 		}
 	}

@@ -43,18 +43,9 @@ func timelineOf(r *testenv.FakeCluster) (*timelines.Record, *corev1.ConfigMap, e
 func awaitPhase(r *testenv.FakeCluster, kind, name, phase string) []string {
 	r.T.Helper()
 	var got []string
-	r.Wait(fmt.Sprintf("%s %s to be in phase %s", kind, name, phase), func() error {
-		record, _, err := timelineOf(r)
-		if err != nil {
+	r.Wait(fmt.Sprintf("%s %s to be in phase %s", kind, name, phase), func() (err error) {
+		if got, err = phasesOf(r, kind, name); err != nil {
 			return err
-		}
-		got = nil
-		for _, s := range record.Subjects {
-			for _, p := range s.Phases {
-				if s.Kind == kind && s.Name == name {
-					got = append(got, p.Name+" "+string(p.Outcome))
-				}
-			}
 		}
 		if len(got) == 0 || !strings.HasPrefix(got[len(got)-1], phase+" ") {
 			return fmt.Errorf("it went through %v", got)
@@ -62,6 +53,23 @@ func awaitPhase(r *testenv.FakeCluster, kind, name, phase string) []string {
 		return nil
 	})
 	return got
+}
+
+// phasesOf returns names and outcomes of the phases of a subject so far.
+func phasesOf(r *testenv.FakeCluster, kind, name string) (phases []string, err error) {
+	r.T.Helper()
+	record, _, err := timelineOf(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range record.Subjects {
+		for _, p := range s.Phases {
+			if s.Kind == kind && s.Name == name {
+				phases = append(phases, p.Name+" "+string(p.Outcome))
+			}
+		}
+	}
+	return phases, nil
 }
 
 // hubEvents are the Events of a cluster that the hub has written; Cluster API has Events of its own.
@@ -109,14 +117,13 @@ func TestTimeline(t *testing.T) {
 	m.Take()
 	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonApplyingPlan)
 	awaitPhase(r, timelines.KindCluster, "tale", rollout.ReasonApplyingPlan)
-	raw := m.Secret().Data[plans.KeyPlan]
-	m.Report(func(s *plans.Status, _ plans.Plan) {
-		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), 1
-		s.FailedOutput = map[string][]byte{"install": []byte("the password is " + leak)}
-	})
-	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonPlanFailed)
 	// The log names the machine that has failed, so that the machine must not be done before.
-	r.Wait("the log", func() error {
+	m.FailUntil("the failure and the log", func() error {
+		phases, err := phasesOf(r, timelines.KindMachine, m.Name)
+		failed := func(phase string) bool { return strings.HasPrefix(phase, rollout.ReasonPlanFailed+" ") }
+		if err != nil || !slices.ContainsFunc(phases, failed) {
+			return fmt.Errorf("the machine went through %v (%w)", phases, err)
+		}
 		log := logOf(r)
 		for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan failed on " + m.Name} {
 			if !strings.Contains(log, want) {
@@ -124,6 +131,8 @@ func TestTimeline(t *testing.T) {
 			}
 		}
 		return nil
+	}, func(s *plans.Status) {
+		s.FailedOutput = map[string][]byte{"install": []byte("the password is " + leak)}
 	})
 	m.Succeed()
 	phases := awaitPhase(r, timelines.KindMachine, m.Name, "WaitingForNode")

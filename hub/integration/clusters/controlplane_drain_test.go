@@ -40,19 +40,23 @@ func kubelet(t *testing.T, api *workload.Cluster, m *testenv.FakeMachine, voter 
 // awaitReconciled waits until the condition Reconciled of a machine has a reason and a message with this prefix.
 func awaitReconciled(m *testenv.FakeMachine, reason, message string) {
 	m.T.Helper()
-	m.Wait(m.Name+" to say "+reason+": "+message, func() error {
-		machine := &clusterv1.Machine{}
-		m.Read(m.Name, machine)
-		for _, c := range machine.Status.Conditions {
-			if c.Type == rkev1.ReconciledCondition {
-				if c.Reason != reason || !strings.HasPrefix(c.Message, message) {
-					return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
-				}
-				return nil
+	m.Wait(m.Name+" to say "+reason+": "+message, func() error { return checkReconciled(m, reason, message) })
+}
+
+// checkReconciled returns an error unless the condition Reconciled of a machine has a reason and a message with this prefix.
+func checkReconciled(m *testenv.FakeMachine, reason, message string) error {
+	m.T.Helper()
+	machine := &clusterv1.Machine{}
+	m.Read(m.Name, machine)
+	for _, c := range machine.Status.Conditions {
+		if c.Type == rkev1.ReconciledCondition {
+			if c.Reason != reason || !strings.HasPrefix(c.Message, message) {
+				return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
 			}
+			return nil
 		}
-		return fmt.Errorf("it says nothing")
-	})
+	}
+	return fmt.Errorf("it says nothing")
 }
 
 // TestDrain: before a change that affects workloads, workers are drained one after another, each once its hook allows it; a worker whose
@@ -101,8 +105,7 @@ func TestDrain(t *testing.T) {
 	answerHook(first)
 	first.AwaitPlan(last[first.Name])
 	first.Take()
-	first.Fail()
-	awaitReconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
+	first.FailUntil("its failure to be shown", func() error { return checkReconciled(first, rollout.ReasonPlanFailed, "Attempt ") })
 	awaitReconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 
 	// The hub retries it.
