@@ -54,12 +54,14 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"Cluster", func() error {
 			return (&cluster.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: cache, RemoteConnectionGracePeriod: connectionGracePeriod,
+				Client: newStatusClient(c, &clusterv1.Cluster{}), APIReader: reader, ClusterCache: cache,
+				RemoteConnectionGracePeriod: connectionGracePeriod,
 			}).SetupWithManager(ctx, mgr, paced(50, pace.Clusters(cached), pace.EachComingUp))
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: machineNodes{quietNodes{cache}}, RemoteConditionsGracePeriod: conditionsGracePeriod,
+				Client: newStatusClient(newMachines{c}, &clusterv1.Machine{}), APIReader: reader, ClusterCache: machineNodes{quietNodes{cache}},
+				RemoteConditionsGracePeriod: conditionsGracePeriod,
 			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},
 		{"MachineSet", func() error {
@@ -71,11 +73,13 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 				return err
 			}
 			return (&machineset.Reconciler{
-				Client: changes, APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+				Client: newStatusClient(changes, &clusterv1.MachineSet{}), APIReader: reader, ClusterCache: cache,
+				PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
 			}).SetupWithManager(ctx, machineSetManager{mgr}, options)
 		}},
 		{"MachineDeployment", func() error {
-			return (&machinedeployment.Reconciler{Client: newMachineDeploymentClient(c), APIReader: reader}).SetupWithManager(ctx, mgr,
+			changes := newStatusClient(newMachineDeploymentClient(c), &clusterv1.MachineDeployment{})
+			return (&machinedeployment.Reconciler{Client: changes, APIReader: reader}).SetupWithManager(ctx, mgr,
 				paced(50, pace.MachineDeployments(cached), pace.EachComingUp))
 		}},
 		{"MachinePool", func() error {
