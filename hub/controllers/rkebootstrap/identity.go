@@ -93,6 +93,32 @@ var notCopied = []string{
 	rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation,
 }
 
+// stays reports whether a plan Secret has no labels and annotations but those that it keeps.
+func stays(plan *corev1.Secret) bool {
+	for label := range plan.Labels {
+		if !slices.Contains(keptLabels, label) {
+			return false
+		}
+	}
+	for annotation := range plan.Annotations {
+		if annotation != rkev1.BootstrapTokenHashAnnotation {
+			return false
+		}
+	}
+	return true
+}
+
+// keptLabels are labels of plan Secrets that are never removed: those that each has, and those of the RKEBootstrap of a worker that Cluster
+// API and the hub write. The roles of servers are not among them, since the upgrade of agents goes by those, nor are labels of users, which
+// they may remove.
+var keptLabels = []string{
+	clusterv1.ClusterNameLabel, rkev1.ClusterNameLabel, rkev1.MachineNameLabel, rkev1.BootstrapNameLabel, rkev1.BackupLabel,
+	rkev1.LifecycleClusterGroupLabel, rkev1.LifecycleClusterKindLabel, rkev1.LifecycleClusterNameLabel,
+	rkev1.LifecycleMachineGroupLabel, rkev1.LifecycleMachineKindLabel, rkev1.LifecycleMachineNameLabel,
+	clusterv1.MachineDeploymentNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentUniqueLabel,
+	rkev1.MachinePoolNameLabel, rkev1.OSLabel, rkev1.WorkerRoleLabel,
+}
+
 // ownedMeta is the metadata of an object that the RKEBootstrap owns.
 func ownedMeta(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{

@@ -156,7 +156,7 @@ func TestUntilWaitsShown(t *testing.T) {
 
 // TestWaitsShownAfter: the more machines are made, the longer each has.
 func TestWaitsShownAfter(t *testing.T) {
-	for others, want := range map[int]time.Duration{0: 10 * time.Second, 50: 20 * time.Second, 10000: time.Minute} {
+	for others, want := range map[int]time.Duration{0: 10 * time.Second, 50: 30 * time.Second, 10000: time.Minute} {
 		if got := waitsShownAfter(others); got != want {
 			t.Errorf("beside %d others: %s, want %s", others, got, want)
 		}

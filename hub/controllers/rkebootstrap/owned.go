@@ -57,13 +57,13 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 
 // create creates an object, and returns it if nothing is left to apply. If the object was created meanwhile, that one is returned.
 //
-// Fields that were set by a create request are not removed by a later apply. Of a plan Secret, which has the labels of its RKEBootstrap,
-// only what cannot be added later is created.
+// Fields that were set by a create request are not removed by a later apply. Of a plan Secret with labels or annotations that its
+// RKEBootstrap may lose, only what cannot be added later is created.
 func (r *Reconciler) create(ctx context.Context, bootstrap *rkev1.RKEBootstrap, kind schema.GroupVersionKind,
 	object client.Object) (client.Object, error) {
 	created := object
 	var err error
-	if secret, ok := object.(*corev1.Secret); ok && secret.Type == rkev1.MachinePlanSecretType {
+	if secret, ok := object.(*corev1.Secret); ok && secret.Type == rkev1.MachinePlanSecretType && !stays(secret) {
 		bare := secret.DeepCopy()
 		bare.Labels, bare.Annotations, bare.Data = nil, nil, nil
 		created, err = bare, r.Client.Create(ctx, bare, fieldOwner)

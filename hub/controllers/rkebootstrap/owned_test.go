@@ -2,6 +2,7 @@ package rkebootstrap
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
@@ -75,6 +76,50 @@ func TestIdentityAtRest(t *testing.T) {
 	change(`{"metadata":{"labels":{"` + rkev1.MachineNameLabel + `":"another"}}}`)
 	if reconcile(); writes != 1 {
 		t.Errorf("when a label was changed there are %d writes, want 1", writes)
+	}
+}
+
+// TestPlanSecretOfWorker: that of a worker is made in one request, and what its RKEBootstrap gets later is removed again with it.
+func TestPlanSecretOfWorker(t *testing.T) {
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, rkev1.AddToScheme)
+	create := func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		obj.SetUID(types.UID(obj.GetName())) // as the API server does
+		return c.Create(ctx, obj, opts...)
+	}
+	c, applies := fakeclient.CountApplies(
+		fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{Create: create}).Build())
+	r := &Reconciler{Client: c, Cache: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner, Metadata: c}}
+	bootstrap, machine := testObjects()
+	bootstrap.Labels = map[string]string{rkev1.WorkerRoleLabel: "true", rkev1.MachinePoolNameLabel: "workers"}
+	bootstrap.Annotations = nil
+	apply := func(what string, wantApplies int) {
+		t.Helper()
+		*applies = 0
+		want := planSecret(bootstrap, machine, "hash")
+		if err := r.applyOwned(t.Context(), bootstrap, want.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		if *applies != wantApplies {
+			t.Errorf("%s: %d applies, want %d", what, *applies, wantApplies)
+		}
+		got := &corev1.Secret{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(want), got); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(got.Labels, want.Labels) || !maps.Equal(got.Annotations, want.Annotations) || !bootstrap.Owns(got) {
+			t.Errorf("%s: it has %+v, want %+v", what, got.ObjectMeta, want.ObjectMeta)
+		}
+	}
+	apply("new", 0)
+	apply("nothing has changed", 0)
+	bootstrap.Labels["mine"], bootstrap.Annotations = "yes", map[string]string{rkev1.LabelsAnnotation: `{"mine":"yes"}`}
+	apply("more of the RKEBootstrap", 1)
+	delete(bootstrap.Labels, "mine")
+	bootstrap.Annotations = nil
+	apply("less of the RKEBootstrap", 1)
+	bootstrap.Labels["mine"] = "yes"
+	if stays(planSecret(bootstrap, machine, "")) {
+		t.Error("a label of a user counts as one that is never removed")
 	}
 }
 

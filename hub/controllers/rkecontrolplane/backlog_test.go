@@ -79,9 +79,9 @@ func TestBacklogTimes(t *testing.T) {
 	}{
 		"nothing": {work{}, 10, times{time.Second, 3 * time.Second, 3 * time.Second, 5 * time.Millisecond}},
 		"a cluster of a thousand": {work{clusters: 1, machines: 1000, fresh: 1000, delivered: 100}, 1000,
-			times{time.Second, time.Minute, 23 * time.Second, 500 * time.Millisecond}},
+			times{time.Second, time.Minute, 43 * time.Second, 500 * time.Millisecond}},
 		"twenty clusters of ten": {work{clusters: 20, machines: 200, fresh: 100, delivered: 100}, 10,
-			times{12 * time.Second, 23 * time.Second, 23 * time.Second, 100 * time.Millisecond}},
+			times{12 * time.Second, 43 * time.Second, 43 * time.Second, 100 * time.Millisecond}},
 		"a thousand clusters of ten": {work{clusters: 1000, machines: 10000, fresh: 10000, delivered: 10000}, 10,
 			times{time.Minute, time.Minute, time.Minute, time.Second}},
 		"a cluster of ten thousand, at rest": {work{}, 10000, times{time.Second, 3 * time.Second, 3 * time.Second, 5 * time.Second}},

@@ -225,7 +225,7 @@ func TestSavedTogether(t *testing.T) {
 		reason  string
 		wait    time.Duration
 		unsaved int
-	}{{"Step40", 0, 20}, {"Step41", 8 * time.Second, 21}, {"PlanFailed", 3 * time.Second, 21}, {"Step43", 2 * time.Second, 21}} {
+	}{{"Step40", 0, 20}, {"Step41", 12 * time.Second, 21}, {"PlanFailed", 3 * time.Second, 21}, {"Step43", 2 * time.Second, 21}} {
 		result, err := reconcile(40+second, want.reason)
 		if unsaved := r.unsaved.Others(client.ObjectKey{}); err != nil || result.RequeueAfter != want.wait || unsaved != want.unsaved {
 			t.Errorf("beside twenty others: got %v, %v, %d to be saved, want %+v", result.RequeueAfter, err, unsaved, want)
@@ -291,9 +291,9 @@ func TestSaveInterval(t *testing.T) {
 		want             time.Duration
 	}{
 		{progress, 10, 0, 5 * time.Second},
-		{progress, 10, 20, 9 * time.Second},
-		{progress, 1000, 0, 15 * time.Second},
-		{progress, 1000, 20, 19 * time.Second},
+		{progress, 10, 20, 13 * time.Second},
+		{progress, 1000, 0, 25 * time.Second},
+		{progress, 1000, 20, 33 * time.Second},
 		{progress, 10_000, 0, time.Minute},
 		{outcome, 10_000, 20, 5 * time.Second},
 	} {

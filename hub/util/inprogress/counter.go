@@ -10,8 +10,12 @@ import (
 )
 
 // Delay is how long the hub writes nothing of what passes or changes soon: least, and more for each object that it has in hand beside it.
+//
+// A hub that is done with some objects in a second has as many in hand as come in the time that each takes. To write nothing of one that
+// passes, the delay has to be longer than that: each is longer than a hub on two slow processors takes for one. Else a hub would write of
+// all of them because it is slow.
 func Delay(least time.Duration, inHand int) time.Duration {
-	const most, each = time.Minute, 200 * time.Millisecond
+	const most, each = time.Minute, 400 * time.Millisecond
 	return min(least+time.Duration(inHand)*each, most)
 }
 
