@@ -35,7 +35,7 @@ type Options struct {
 // Start sets the target now and after every collection, for as long as the program runs. A limit set with GOMEMLIMIT goes before the
 // target.
 func Start(opts Options) {
-	t := &tuner{Options: opts, usage: readUsage, set: func(percent int) { debug.SetGCPercent(percent) }, release: debug.FreeOSMemory}
+	t := &tuner{Options: opts, usage: readUsage, set: func(percent int) { debug.SetGCPercent(percent) }, release: release}
 	t.set(opts.Percent)
 	t.percent = opts.Percent
 	t.last = t.usage()
@@ -142,6 +142,12 @@ func (t *tuner) settle() {
 	now := t.usage()
 	t.restHeap = now.live + now.unused/2
 	t.use(t.restPercent(now.live))
+}
+
+// release returns memory to the system. The pages of the program may stay: the kernel drops them when it needs them.
+func release() {
+	debug.FreeOSMemory()
+	_ = releaseProgram()
 }
 
 func (t *tuner) resting() bool {
