@@ -129,18 +129,19 @@ func (w statusWriter) Patch(ctx context.Context, object client.Object, patch cli
 }
 
 // rest is what the reconcile has changed in the status but for the conditions, as a merge patch and as the status in that. It is empty
-// where nothing is changed, or the object was written meanwhile or is being deleted.
+// where nothing is, or the object was written meanwhile or is being deleted, or more than its status is changed: the helper writes a
+// specification before the status that says what follows from it, such as a provider ID before the addresses.
 func (r *statusRead) rest() (patch []byte, status map[string]any, err error) {
 	before, after := r.before, r.after
 	if before == nil || before.GetResourceVersion() != after.GetResourceVersion() || !after.GetDeletionTimestamp().IsZero() {
 		return nil, nil, nil
 	}
-	was, err := statusWithoutConditions(before)
+	was, others, err := statusWithoutConditions(before)
 	if err != nil {
 		return nil, nil, err
 	}
-	is, err := statusWithoutConditions(after)
-	if err != nil {
+	is, othersNow, err := statusWithoutConditions(after)
+	if err != nil || !reflect.DeepEqual(others, othersNow) {
 		return nil, nil, err
 	}
 	if patch, err = jsonpatch.CreateMergePatch(was, is); err != nil {
@@ -155,21 +156,21 @@ func (r *statusRead) rest() (patch []byte, status map[string]any, err error) {
 	return patch, body.Status, nil
 }
 
-// statusWithoutConditions returns an object with nothing but its status, and that without conditions, as JSON.
-func statusWithoutConditions(object client.Object) ([]byte, error) {
+// statusWithoutConditions returns an object with nothing but its status, and that without conditions, as JSON, and its other fields.
+func statusWithoutConditions(object client.Object) (status []byte, others map[string]any, err error) {
 	data, err := json.Marshal(object)
+	if err == nil {
+		err = json.Unmarshal(data, &others)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("encoding %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+		return nil, nil, fmt.Errorf("reading the fields of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 	}
-	var only struct {
-		Status map[string]any `json:"status"`
-	}
-	if err := json.Unmarshal(data, &only); err != nil {
-		return nil, fmt.Errorf("decoding %T %s: %w", object, client.ObjectKeyFromObject(object), err)
-	}
-	unstructured.RemoveNestedField(only.Status, "conditions")
-	unstructured.RemoveNestedField(only.Status, "deprecated", "v1beta1", "conditions")
-	return json.Marshal(only)
+	only := map[string]any{"status": others["status"]}
+	delete(others, "status")
+	unstructured.RemoveNestedField(only, "status", "conditions")
+	unstructured.RemoveNestedField(only, "status", "deprecated", "v1beta1", "conditions")
+	status, err = json.Marshal(only)
+	return status, others, err
 }
 
 // newMachines is a client for the Machine controller that writes the condition Paused of a new Machine with the first of the others.

@@ -40,7 +40,7 @@ func TestStatusClient(t *testing.T) {
 	}{
 		"conditions and the rest":    {changes: changes{condition, phase, noNode}, writes: 1},
 		"of both versions":           {changes: changes{condition, deprecated, phase}, writes: 1},
-		"and the specification":      {changes: changes{condition, phase, noNode, spec}, writes: 1},
+		"after the specification":    {changes: changes{condition, phase, noNode, spec}, writes: 2},
 		"conditions alone":           {changes: changes{condition}, writes: 1},
 		"the rest alone":             {changes: changes{phase, noNode}, writes: 1},
 		"after a conflict":           {changes: changes{condition, phase, noNode}, conflicts: 1, writes: 1},
