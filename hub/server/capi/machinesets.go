@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,7 +20,7 @@ import (
 // infrastructure machine again whenever the resource version of that object has changed, so after each report of the machine, and looks at
 // all of them in each reconcile. Requests that would change nothing are left out here, and the others take turns.
 func machineSetClient(ctx context.Context, c client.Client, machines cache.Informers) (client.Client, error) {
-	changes := ssa.NewClient(newTurns(c))
+	changes := ssa.NewClient(newTurns(c), comparedByMachineSets)
 	informer, err := machines.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Machines: %w", err)
@@ -34,6 +35,13 @@ func machineSetClient(ctx context.Context, c client.Client, machines cache.Infor
 		return nil, fmt.Errorf("watching Machines: %w", err)
 	}
 	return changes, nil
+}
+
+// comparedByMachineSets are Machines: the Machine controller writes the name of the bootstrap data and the provider ID of one, and the hub
+// its version. The MachineSet controller applies the version and the failure domain that a Machine has, except where it updates one in
+// place.
+var comparedByMachineSets = map[schema.GroupKind][]string{
+	{Group: clusterv1.GroupVersion.Group, Kind: "Machine"}: {"version", "failureDomain"},
 }
 
 // machineSetManager is the manager of the MachineSet controller, which looks at all MachineSets of a namespace twice for each event of a

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,6 +72,102 @@ func TestMachineSetClient(t *testing.T) {
 	}
 	informer.Delete(machine)
 	apply("it was deleted", 2)
+}
+
+// TestMachineSetAppliesMachine: a Machine is applied again when something of it has changed that the MachineSet applies, or the MachineSet
+// itself, and not when others have written its version, bootstrap data and provider ID.
+func TestMachineSetAppliesMachine(t *testing.T) {
+	m := newAppliedMachine(t)
+	labels, more := map[string]string{"pool": "a"}, map[string]string{"pool": "a", "more": "b"}
+	spec := clusterv1.MachineSpec{ClusterName: "c", MinReadySeconds: ptr.To[int32](5),
+		Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{Kind: "RKEBootstrap", Name: "m"}},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "DevMachine", Name: "m"}}
+	m.apply("new", spec, more, 1)
+	stored := m.patch(`{"spec":{"version":"v1.33.1","providerID":"dev://m","bootstrap":{"dataSecretName":"m"}}}`)
+	spec.Version = stored.Spec.Version
+	m.apply("others have written the rest", spec, more, 1)
+	m.apply("nothing has changed since", spec, more, 1)
+	spec.Version = m.patch(`{"spec":{"version":"v1.33.2"}}`).Spec.Version
+	m.apply("an upgrade", spec, more, 1)
+	m.patch(`{"spec":{"minReadySeconds":7}}`)
+	m.apply("others have changed what is applied", spec, more, 2)
+	if stored = m.apply("one label less", spec, labels, 3); len(stored.Labels) != 1 {
+		t.Errorf("its labels are %v", stored.Labels)
+	}
+	spec.Version = "v1.34.0"
+	if stored = m.apply("updated in place", spec, labels, 4); stored.Spec.Version != "v1.34.0" {
+		t.Errorf("its version is %q", stored.Spec.Version)
+	}
+	spec.Version = ""
+	m.apply("updated in place to no version", spec, labels, 5)
+	spec.MinReadySeconds = nil
+	if stored = m.apply("one field less", spec, labels, 6); stored.Spec.MinReadySeconds != nil {
+		t.Errorf("its minReadySeconds are %d", *stored.Spec.MinReadySeconds)
+	}
+	if stored.Spec.ProviderID != "dev://m" || ptr.Deref(stored.Spec.Bootstrap.DataSecretName, "") != "m" {
+		t.Errorf("what others have written is gone: %+v", stored.Spec)
+	}
+}
+
+// appliedMachine is a Machine that the client of the MachineSet controller applies.
+type appliedMachine struct {
+	*testing.T
+	server  client.Client
+	client  client.Client
+	applies *int
+}
+
+func newAppliedMachine(t *testing.T) appliedMachine {
+	server, applies := fakeclient.CountApplies(fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build())
+	c, err := machineSetClient(t.Context(), server, &informertest.FakeInformers{Scheme: server.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return appliedMachine{t, server, c, applies}
+}
+
+// apply applies the Machine as Cluster API does, and fails the test unless so many requests were sent by then. It returns what is stored.
+func (m appliedMachine) apply(what string, spec clusterv1.MachineSpec, labels map[string]string, want int) *clusterv1.Machine {
+	m.Helper()
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", Labels: labels}, Spec: spec}
+	wanted := &unstructured.Unstructured{}
+	if err := m.server.Scheme().Convert(machine, wanted, nil); err != nil {
+		m.Fatal(err)
+	}
+	delete(wanted.Object, "status")
+	unstructured.RemoveNestedField(wanted.Object, "metadata", "creationTimestamp")
+	err := m.client.Apply(m.Context(), client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner("capi-machineset"),
+		client.ForceOwnership)
+	if err != nil {
+		m.Fatalf("%s: %v", what, err)
+	}
+	if *m.applies != want {
+		m.Errorf("%s: %d requests were sent, want %d", what, *m.applies, want)
+	}
+	stored := m.stored()
+	if wanted.GetResourceVersion() != stored.ResourceVersion {
+		m.Errorf("%s: the result has version %q, the stored one %q", what, wanted.GetResourceVersion(), stored.ResourceVersion)
+	}
+	return stored
+}
+
+// patch is what others write. It returns what is stored.
+func (m appliedMachine) patch(body string) *clusterv1.Machine {
+	m.Helper()
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"}}
+	if err := m.server.Patch(m.Context(), machine, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+		m.Fatal(err)
+	}
+	return m.stored()
+}
+
+func (m appliedMachine) stored() *clusterv1.Machine {
+	m.Helper()
+	machine := &clusterv1.Machine{}
+	if err := m.server.Get(m.Context(), client.ObjectKey{Namespace: "fleet", Name: "m"}, machine); err != nil {
+		m.Fatal(err)
+	}
+	return machine
 }
 
 // TestEventsOfMachines: the MachineSet controller gets no event that says nothing about whether a MachineSet may adopt a Machine, and each

@@ -19,7 +19,8 @@ import (
 
 // statusClient is the client of a controller of Cluster API for the objects that it reconciles. Cluster API's patch helper writes the
 // status of an object in two requests: its conditions, locked by the resource version, and then the rest. Each reconcile of a Machine that
-// comes up changes both. Here the rest is written with the conditions, and the second request, which would change nothing then, is not sent.
+// comes up changes both. Here the rest is written with the conditions, and the second request, which would change nothing then, is not
+// sent.
 //
 // It knows the helper by what that does: it reads the object again, into a copy of what it was before the reconcile, just before it writes
 // the conditions. Where it does something else, each request is sent as it is.

@@ -16,12 +16,12 @@ import (
 // UID and the resource version that it got then. On a busy hub a cache is behind for a second, and a controller that creates what the cache
 // does not have would create each object twice.
 func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj client.Object) (bool, error) {
-	id, _, wanted, err := c.describe(c.FieldOwner, obj)
+	want, err := c.describe(c.FieldOwner, obj)
 	if err != nil {
 		return false, err
 	}
-	last, ok := c.load(reconciled, id)
-	return ok && last.wanted == wanted && c.isBehind(ctx, obj, last), nil
+	last, ok := c.load(reconciled, want.identity)
+	return ok && last.wanted == want.digest && c.isBehind(ctx, obj, last), nil
 }
 
 // behindFor is how long a cache can be behind. Where an API server was restored from a backup while the hub ran, its versions are lower

@@ -3,9 +3,7 @@ package ssa
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -14,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +29,10 @@ type Cache struct {
 	// Metadata reads the metadata of objects whose content no cache holds. Where it is set, no content is read: an object that needs no
 	// request is filled with its metadata only.
 	Metadata client.Reader
+	// Compared are kinds of which others write the specification, too: where the generation has changed, what is wanted is compared with what
+	// there is. No field that is wanted may be a map that the API server replaces as a whole. The names are those of fields of the
+	// specification that are copied from what there is: another value of them is no change.
+	Compared map[schema.GroupKind][]string
 
 	mu sync.Mutex
 	// applied holds what was applied for each reconciled object.
@@ -49,10 +52,12 @@ type identity struct {
 
 // state is what was wanted of an object, and what it was after that.
 type state struct {
-	wanted, found [sha256.Size]byte
-	uid           types.UID
-	version       string
-	generation    int64
+	wanted, copied, found [sha256.Size]byte
+	// content is the version of the content that has all that is wanted.
+	content    string
+	uid        types.UID
+	version    string
+	generation int64
 	// written is when that was.
 	written time.Time
 }
@@ -68,57 +73,67 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 func (c *Cache) applyBy(
 	ctx context.Context, reconciled client.ObjectKey, owner client.FieldOwner, obj client.Object, request func() error,
 ) error {
-	id, set, wanted, err := c.describe(owner, obj)
+	want, err := c.describe(owner, obj)
 	if err != nil {
 		return err
 	}
-	if last, ok := c.load(reconciled, id); ok && last.wanted == wanted {
-		same, err := c.unchanged(ctx, obj, last, set)
+	if last, ok := c.load(reconciled, want.identity); ok && last.wanted == want.digest {
+		same, err := c.unchanged(ctx, reconciled, obj, last, want)
 		if same || err != nil {
 			return err
 		}
 	}
 	// A request that fails may have been served all the same.
-	c.drop(reconciled, id)
+	c.drop(reconciled, want.identity)
 	if err := request(); err != nil {
 		return err
 	}
-	found, err := set.fingerprint(obj)
-	if err != nil {
-		return err
-	}
-	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), obj.GetGeneration(), time.Now()})
-	return nil
+	return c.written(reconciled, want, obj)
 }
 
 // Create creates an object with what obj sets, which Apply then finds applied, and fills obj with the result. It is for objects of which
 // nothing that is set is ever left out later: Apply would not remove it.
 func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
-	id, set, wanted, err := c.describe(c.FieldOwner, obj)
+	want, err := c.describe(c.FieldOwner, obj)
 	if err != nil {
 		return err
 	}
 	if err := c.Client.Create(ctx, obj, c.FieldOwner); err != nil {
 		return err
 	}
-	found, err := set.fingerprint(obj)
+	return c.written(reconciled, want, obj)
+}
+
+// written keeps what was wanted, and the result.
+func (c *Cache) written(reconciled client.ObjectKey, want desired, result client.Object) error {
+	found, err := want.fingerprint(result)
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), obj.GetGeneration(), time.Now()})
+	c.store(reconciled, want.identity, state{wanted: want.digest, copied: want.copiedDigest, found: found, content: want.contentOf(result),
+		uid: result.GetUID(), version: result.GetResourceVersion(), generation: result.GetGeneration(), written: time.Now()})
 	return nil
 }
 
-// describe returns which object is wanted, what it sets, and the digest of that.
-func (c *Cache) describe(owner client.FieldOwner, obj client.Object) (id identity, set fields, wanted [sha256.Size]byte, err error) {
+// describe returns what is wanted.
+func (c *Cache) describe(owner client.FieldOwner, obj client.Object) (desired, error) {
 	u, err := toUnstructured(c.Client.Scheme(), obj)
 	if err != nil {
-		return id, set, wanted, err
+		return desired{}, err
 	}
-	id = identity{string(owner), u.GroupVersionKind().GroupKind().String(), u.GetNamespace(), u.GetName()}
-	set = setBy(u)
-	wanted, err = wantedDigest(u)
-	return id, set, wanted, err
+	kind := u.GroupVersionKind().GroupKind()
+	want := desired{
+		identity: identity{string(owner), kind.String(), u.GetNamespace(), u.GetName()},
+		fields:   setBy(u),
+	}
+	if copied, compared := c.Compared[kind]; compared {
+		want.content, want.copied = u, takeCopied(u, copied)
+		if want.copiedDigest, err = digest(want.copied); err != nil {
+			return desired{}, err
+		}
+	}
+	want.digest, err = wantedDigest(u)
+	return want, err
 }
 
 // Forget drops what was applied for an object that was deleted.
@@ -150,6 +165,15 @@ func (c *Cache) store(reconciled client.ObjectKey, id identity, last state) {
 	c.applied[reconciled] = append(c.applied[reconciled], applied{id, last})
 }
 
+// update replaces what was applied to one object, unless it was forgotten meanwhile.
+func (c *Cache) update(reconciled client.ObjectKey, id identity, last state) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.index(reconciled, id); i >= 0 {
+		c.applied[reconciled][i].state = last
+	}
+}
+
 // drop forgets what was applied to one object.
 func (c *Cache) drop(reconciled client.ObjectKey, id identity) {
 	c.mu.Lock()
@@ -170,7 +194,7 @@ func (c *Cache) index(reconciled client.ObjectKey, id identity) int {
 
 // unchanged returns whether an object is what it was after it was applied last, by what the cache knows, and fills obj with what the cache
 // has if so.
-func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, set fields) (bool, error) {
+func (c *Cache) unchanged(ctx context.Context, reconciled client.ObjectKey, obj client.Object, last state, want desired) (bool, error) {
 	current, err := c.read(ctx, obj)
 	if apierrors.IsNotFound(err) {
 		return c.isBehind(ctx, obj, last), nil
@@ -178,11 +202,19 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, se
 	if err != nil {
 		return false, fmt.Errorf("reading %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
-	now, err := set.fingerprint(current)
-	if err != nil || now != last.found && !last.isAheadOf(current) {
+	now, err := want.fingerprint(current)
+	ahead := last.isAheadOf(current)
+	if err != nil || now != last.found && !ahead {
 		return false, err
 	}
-	if last.isAheadOf(current) { // whoever waits for what was applied must not take what was there before for it
+	if content := want.contentOf(current); last.copied != want.copiedDigest || last.content != content && !ahead {
+		if has, err := want.isIn(current); !has || err != nil {
+			return false, err
+		}
+		last.copied, last.content = want.copiedDigest, content
+		c.update(reconciled, want.identity, last)
+	}
+	if ahead { // whoever waits for what was applied must not take what was there before for it
 		current.SetGeneration(max(current.GetGeneration(), last.generation))
 	}
 	if metadata, ok := current.(*metav1.PartialObjectMetadata); ok {
@@ -221,81 +253,4 @@ func (c *Cache) read(ctx context.Context, obj client.Object) (client.Object, err
 	current := &metav1.PartialObjectMetadata{}
 	current.SetGroupVersionKind(gvk)
 	return current, c.Metadata.Get(ctx, key, current)
-}
-
-// fields are what an apply sets. What others set beside it is none of its business: agents, the gateway and other controllers write plan
-// Secrets all the time.
-type fields struct {
-	labels, annotations, finalizers []string
-	owners                          []types.UID
-	// content is whether more is set than the existence of the object and its metadata.
-	content bool
-}
-
-// setBy returns what an apply of wanted sets.
-func setBy(wanted *unstructured.Unstructured) fields {
-	f := fields{
-		labels:      slices.Sorted(maps.Keys(wanted.GetLabels())),
-		annotations: slices.Sorted(maps.Keys(wanted.GetAnnotations())),
-		finalizers:  wanted.GetFinalizers(),
-	}
-	for _, owner := range wanted.GetOwnerReferences() {
-		f.owners = append(f.owners, owner.UID)
-	}
-	for field := range wanted.Object {
-		f.content = f.content || !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field)
-	}
-	return f
-}
-
-// fingerprint changes with each of the fields. The generation stands for the spec, the resource version for the content of kinds without
-// one.
-func (f fields) fingerprint(obj client.Object) ([sha256.Size]byte, error) {
-	var version any
-	if f.content {
-		version = obj.GetGeneration()
-		if obj.GetGeneration() == 0 {
-			version = obj.GetResourceVersion()
-		}
-	}
-	var owners []metav1.OwnerReference
-	for _, owner := range obj.GetOwnerReferences() {
-		if slices.Contains(f.owners, owner.UID) {
-			owners = append(owners, owner)
-		}
-	}
-	var finalizers []string
-	for _, finalizer := range obj.GetFinalizers() {
-		if slices.Contains(f.finalizers, finalizer) {
-			finalizers = append(finalizers, finalizer)
-		}
-	}
-	return digest([]any{
-		obj.GetUID(), version, of(obj.GetLabels(), f.labels), of(obj.GetAnnotations(), f.annotations), owners, finalizers,
-	})
-}
-
-// of returns the values of some keys.
-func of(all map[string]string, keys []string) map[string]string {
-	some := make(map[string]string, len(keys))
-	for _, key := range keys {
-		if value, found := all[key]; found {
-			some[key] = value
-		}
-	}
-	return some
-}
-
-// wantedDigest is that of what is set. The UID only says that an object exists already, and is in the fingerprint.
-func wantedDigest(wanted *unstructured.Unstructured) ([sha256.Size]byte, error) {
-	unstructured.RemoveNestedField(wanted.Object, "metadata", "uid")
-	return digest(wanted.Object)
-}
-
-func digest(content any) ([sha256.Size]byte, error) {
-	raw, err := json.Marshal(content)
-	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("encoding an object: %w", err)
-	}
-	return sha256.Sum256(raw), nil
 }

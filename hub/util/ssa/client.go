@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,8 +16,10 @@ type Client struct {
 	applied *Cache
 }
 
-// NewClient returns a Client that sends its requests with another one.
-func NewClient(c client.Client) Client { return Client{c, &Cache{Client: c}} }
+// NewClient returns a Client that sends its requests with another one. compared is as in a Cache; it may be nil.
+func NewClient(c client.Client, compared map[schema.GroupKind][]string) Client {
+	return Client{c, &Cache{Client: c, Compared: compared}}
+}
 
 // Apply implements client.Writer. A dry run is always sent.
 func (c Client) Apply(ctx context.Context, configuration runtime.ApplyConfiguration, opts ...client.ApplyOption) error {

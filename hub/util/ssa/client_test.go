@@ -41,7 +41,7 @@ func newClientTest(t *testing.T, apiVersion, kind string) *clientTest {
 		},
 	}).Build()
 	c.server, c.requests = fakeclient.CountApplies(server)
-	c.Client = ssa.NewClient(c.server)
+	c.Client = ssa.NewClient(c.server, nil)
 	return c
 }
 
