@@ -3,12 +3,15 @@ package apiproxy
 import (
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
+
+	"github.com/drover-dev/drover/hub/identity/userauth"
 )
 
 // refusedEvents are written nowhere.
@@ -40,5 +43,41 @@ func TestAuditMetrics(t *testing.T) {
 	newEnv(t, http.NotFoundHandler(), func(o *Options) { o.Registerer = registry })
 	if n, err := testutil.GatherAndCount(registry, "drover_proxy_audit_events_dropped_total"); n != 1 || err != nil {
 		t.Errorf("got %d metrics, %v", n, err)
+	}
+}
+
+// TestAuditOfHub: what the hub asks of clusters all the time is not in the log; whatever else it does is, and so are the same requests of a
+// user.
+func TestAuditOfHub(t *testing.T) {
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	w.allow(userauth.HubUser + " get clusters/awake")
+	root, hub := "/k8s/clusters/"+connectedCluster, "is-"+userauth.HubUser
+	for _, path := range []string{"/", "/readyz", "/version", "/api/v1", "/apis/apps/v1", "/api/v1/nodes", "/api/v1/nodes/a"} {
+		if got := w.send(w.request("GET", root+path, hub)); got.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, got.Status)
+		}
+	}
+	logged := []struct{ method, path, token string }{
+		{"GET", "/api/v1/namespaces/a/secrets/s", hub},
+		{"GET", "/api/v1/nodes/a/proxy/logs", hub},
+		{"GET", "/logs/audit.log", hub},
+		{"PATCH", "/api/v1/nodes/a", hub},
+		{"GET", "/", "is-jane"},
+		{"GET", "/api/v1/nodes", "is-jane"},
+	}
+	for _, r := range logged {
+		w.send(w.request(r.method, root+r.path, r.token))
+	}
+	complete := map[string]string{}
+	for _, e := range w.events("ResponseComplete", len(logged)) {
+		complete[e.User.Username+" "+e.RequestURI] = e.Verb
+	}
+	for _, r := range logged {
+		if what := strings.TrimPrefix(r.token, "is-") + " " + root + r.path; complete[what] == "" {
+			t.Errorf("%s %s is not in the log", r.method, what)
+		}
+	}
+	if len(complete) != len(logged) {
+		t.Errorf("the log has %d requests, want %d: %v", len(complete), len(logged), complete)
 	}
 }
