@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server"
@@ -181,7 +182,7 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
 	options, audit := opts.api, opts.hub.Audit
-	options.Logger, options.PortFlag = logger, "--api-port"
+	options.Logger, options.PortFlag, options.Registerer = logger, "--api-port", metrics.Registry
 	options.Audit.MaxAge, options.Audit.MaxBackups, options.Audit.MaxSize = audit.MaxAge, audit.MaxBackups, audit.MaxSize
 	apiServer, err := embedded.Start(serverCtx, options)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -60,6 +61,10 @@ func newListener(mgr ctrl.Manager, identity *servingcert.Identity, opts Options)
 		Logger: log.WithName("tunnel"), Registerer: metrics.Registry, ReplicaID: id,
 		Replicas: func() int { return l.directory.Replicas() },
 	})
+	metrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "drover_gateway_certificate_expiry_timestamp_seconds",
+		Help: "When the serving certificate of the gateway ends, in seconds since 1970.",
+	}, func() float64 { return float64(identity.ServesUntil().Unix()) }))
 	config, err := identity.PeerTLS(opts.Settings.ServerURL)
 	if err != nil {
 		return nil, err

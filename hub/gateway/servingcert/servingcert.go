@@ -95,6 +95,9 @@ func Ensure(ctx context.Context, c client.Client, s settings.Settings, listen st
 // CACerts returns the certificates of the authorities that machines must trust, as PEM: one, or two during a rotation.
 func (i *Identity) CACerts() []byte { return slices.Clone(i.ca) }
 
+// ServesUntil is when the serving certificate ends: it is renewed before, but ends with the authority at the latest.
+func (i *Identity) ServesUntil() time.Time { return i.serving.Load().Leaf.NotAfter }
+
 // ServerTLS returns the configuration of the listener, which presents the newest certificate at each handshake.
 func (i *Identity) ServerTLS() *tls.Config {
 	return &tls.Config{

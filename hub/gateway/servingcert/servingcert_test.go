@@ -43,6 +43,13 @@ func TestWarnsOfExpiry(t *testing.T) {
 					Data:       map[string][]byte{caCertKey: ca.CertPEM(), caKeyKey: key},
 				}).Build()
 				must(t, i.refresh(t.Context()))
+				end := ca.Cert.NotAfter
+				if tt.left > pki.LeafLifetime {
+					end = time.Now().Add(pki.LeafLifetime)
+				}
+				if got := i.ServesUntil(); !got.Equal(end.Truncate(time.Second)) {
+					t.Errorf("the serving certificate ends at %s, want %s", got, end)
+				}
 				var lines []string
 				ctx, cancel := context.WithCancel(t.Context())
 				go i.Run(ctx, funcr.New(func(_, args string) {

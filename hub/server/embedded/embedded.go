@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -47,6 +48,8 @@ type Options struct {
 	EncryptionKeyDir string
 	// Audit is the audit log of the API server.
 	Audit AuditOptions
+	// Registerer gets metrics of the size of the database; nil for none.
+	Registerer prometheus.Registerer
 	// UnsafeNoFsync lets etcd skip syncing its files to disk. A test that throws its data away anyway is faster with it; data that
 	// matters must never see it.
 	UnsafeNoFsync bool
@@ -186,6 +189,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	go certs.keepFresh(runCtx, opts.Logger, kubeconfig, adminConfig)
 	go etcd.watchSpace(runCtx, opts.etcdQuota(), opts.Logger.With("logger", "etcd"))
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(spaceCollector{etcd, opts.etcdQuota()})
+	}
 
 	undo.forget()
 	s := &Server{dataDir: opts.DataDir, config: config, restored: restored, ended: make(chan struct{})}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
@@ -44,6 +45,33 @@ func (s *etcdServer) nearlyFull(quota int64) (size, used int64, nearly bool) {
 	backend := s.member.Backend()
 	size, used = backend.Size(), backend.SizeInUse()
 	return size, used, size >= quota/4*3
+}
+
+var (
+	databaseSize  = prometheus.NewDesc("drover_etcd_database_bytes", "How large the database of the embedded etcd is.", nil, nil)
+	databaseUsed  = prometheus.NewDesc("drover_etcd_database_used_bytes", "How much of the database of the embedded etcd is in use.", nil, nil)
+	databaseLimit = prometheus.NewDesc("drover_etcd_database_limit_bytes", "How large the database of the embedded etcd may be.", nil, nil)
+)
+
+// spaceCollector reads the size of the database when metrics are collected.
+type spaceCollector struct {
+	etcd  *etcdServer
+	quota int64
+}
+
+// Describe implements prometheus.Collector.
+func (c spaceCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- databaseSize
+	to <- databaseUsed
+	to <- databaseLimit
+}
+
+// Collect implements prometheus.Collector.
+func (c spaceCollector) Collect(to chan<- prometheus.Metric) {
+	size, used, _ := c.etcd.nearlyFull(c.quota)
+	to <- prometheus.MustNewConstMetric(databaseSize, prometheus.GaugeValue, float64(size))
+	to <- prometheus.MustNewConstMetric(databaseUsed, prometheus.GaugeValue, float64(used))
+	to <- prometheus.MustNewConstMetric(databaseLimit, prometheus.GaugeValue, float64(c.quota))
 }
 
 // warnOfSpace logs that the database is nearly full, and reports whether it is.

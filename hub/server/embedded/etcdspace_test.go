@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
@@ -100,5 +101,26 @@ func TestNearlyFull(t *testing.T) {
 	}
 	if err := etcd.freeSpace(t.Context(), options.etcdQuota(), logger); err != nil || warns() {
 		t.Errorf("a database of old versions: %v", err)
+	}
+}
+
+// TestSpaceMetrics: metrics tell how large the database is, and how large it may be.
+func TestSpaceMetrics(t *testing.T) {
+	options := Options{DataDir: t.TempDir(), quota: 8 << 20}
+	etcd := startTestEtcd(t, options)
+	defer etcd.close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(spaceCollector{etcd, options.etcdQuota()})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	size, used := got["drover_etcd_database_bytes"], got["drover_etcd_database_used_bytes"]
+	if used <= 0 || size < used || got["drover_etcd_database_limit_bytes"] != 8<<20 {
+		t.Errorf("got %v", got)
 	}
 }

@@ -26,6 +26,13 @@ func NewMetrics(registerer prometheus.Registerer, from client.Reader) *Metrics {
 		Help:    "Time from the creation of operations to their end, by kind and by the phase they ended in.",
 		Buckets: prometheus.ExponentialBuckets(1, 3, 10),
 	}, []string{"kind", "phase"})}
+	for _, op := range operationv1.Kinds() {
+		for _, phase := range phases {
+			if phase.Ended() {
+				m.duration.WithLabelValues(operationv1.Kind(op), string(phase)) // an alert would not see the first one as an increase otherwise
+			}
+		}
+	}
 	registerer.MustRegister(m.duration, &collector{from: from})
 	return m
 }
