@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -181,5 +182,22 @@ func TestCertificateRotationOfServices(t *testing.T) {
 		c.Reason != ReasonServiceNotFound ||
 		c.Message != "k3s has no service rke2-server" {
 		t.Errorf("got %+v", op.Status)
+	}
+}
+
+// TestManyMachines: an operation on all machines of a large cluster is decided in a time that grows with their number, not with its square.
+func TestManyMachines(t *testing.T) {
+	const workers = 10_000
+	op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec")}
+	for i := range workers {
+		in.Machines = append(in.Machines, roles(fmt.Sprintf("w%05d", i))...)
+	}
+	start := time.Now()
+	decision := Decide(op, in)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("%d machines took %s", workers, took)
+	}
+	if len(decision.Tasks) != workers+1 || len(op.Status.Machines) != workers+1 {
+		t.Errorf("%d tasks of %d machines", len(decision.Tasks), len(op.Status.Machines))
 	}
 }

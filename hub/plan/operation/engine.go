@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -30,11 +31,17 @@ type engine struct {
 	status *operationv1.Status
 	kind   kind
 	in     Inputs
-	out    Decision
+	// index is the place of each machine in the inputs, by name: a cluster may have 10,000.
+	index map[string]int
+	out   Decision
 }
 
 func newEngine(op operationv1.Operation, in Inputs) *engine {
-	return &engine{op: op, spec: op.CommonSpec(), status: op.CommonStatus(), kind: kindOf(op), in: in}
+	e := &engine{op: op, spec: op.CommonSpec(), status: op.CommonStatus(), kind: kindOf(op), in: in, index: map[string]int{}}
+	for i := range in.Machines {
+		e.index[in.Machines[i].Name] = i
+	}
+	return e
 }
 
 // begin begins the first step from an index on that has machines, or that the hub does; without one the operation has succeeded.
@@ -168,10 +175,11 @@ func (e *engine) followStep(s step) bool {
 		e.touch()
 	}
 	e.out = Decision{Tasks: map[string]Task{}, Again: e.timeLeft(s, running)}
+	working, succeeded := sets.New(running...), e.succeeded()
 	for _, m := range e.in.Machines {
 		// In a pause, a machine goes on that has begun. One that is done keeps its plan in an operation that nothing else comes between.
-		begins := slices.Contains(running, m.Name) && (m.Has || !e.spec.Paused)
-		if !m.Deleting && (begins || s.regardless && m.Has && e.succeeded(m.Name)) {
+		begins := working.Has(m.Name) && (m.Has || !e.spec.Paused)
+		if !m.Deleting && (begins || s.regardless && m.Has && succeeded.Has(m.Name)) {
 			e.out.Tasks[m.Name] = Task{Step: s.name, Name: s.taskOf(m), Regardless: s.regardless, Rendered: s.rendered, Apart: s.apart}
 		}
 	}
@@ -195,11 +203,15 @@ func (e *engine) since() time.Time {
 	return since
 }
 
-// succeeded reports whether a machine has done its task of the step.
-func (e *engine) succeeded(name string) bool {
-	return slices.ContainsFunc(e.status.Machines, func(m operationv1.MachineStatus) bool {
-		return m.Name == name && m.Phase == operationv1.PhaseSucceeded
-	})
+// succeeded are the machines that have done their task of the step.
+func (e *engine) succeeded() sets.Set[string] {
+	names := sets.New[string]()
+	for _, m := range e.status.Machines {
+		if m.Phase == operationv1.PhaseSucceeded {
+			names.Insert(m.Name)
+		}
+	}
+	return names
 }
 
 // remaining reports whether machines have not ended.
@@ -261,8 +273,12 @@ func (e *engine) followHub(s step) bool {
 	return true
 }
 
+// find returns the place of a machine in the inputs; negative if it is gone.
 func (e *engine) find(name string) int {
-	return slices.IndexFunc(e.in.Machines, func(m Machine) bool { return m.Name == name })
+	if i, found := e.index[name]; found {
+		return i
+	}
+	return -1
 }
 
 // replaceDeleted gives the task of a machine that was deleted to another one, where that is possible.

@@ -130,8 +130,7 @@ type Status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Machines are the machines that take part in the step, or took part in the last one.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	Machines []MachineStatus `json:"machines,omitempty"`
 }
 
