@@ -103,7 +103,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, s *scope, all []cert
 	if busy || !s.bootstrapped() || !renewsCertificates(s.controlPlane) {
 		return nil
 	}
-	first, due, again := certificates.Due(r.Now(), all, s.rotations)
+	first, due, again := certificates.Due(r.Now(), all, s.rotations, certificates.Delay(s.cluster.UID))
 	s.requeue(again)
 	if !due {
 		return nil

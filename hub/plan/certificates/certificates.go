@@ -6,6 +6,7 @@ package certificates
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"path"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -24,6 +26,8 @@ const (
 	// WarnBefore is how long before its end a certificate is to be replaced. k3s and RKE2 renew one at a start that is in the last 90 to 120
 	// days, so that only a cluster in which nothing restarts comes so far.
 	WarnBefore = rkev1.CertificatesExpireSoon
+	// maxDelay is the time over which the clusters are spread whose certificates end at the same time.
+	maxDelay = 24 * time.Hour
 	// evidenceTTL is how long after its agent was seen a machine's report counts. The gateway records every few minutes that it sees an agent,
 	// and agents open their watch again after at most 10 minutes.
 	evidenceTTL = 15 * time.Minute
@@ -144,7 +148,9 @@ func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 // made it, the next one is a day later, or more after one of the hub's that has succeeded, or several that have failed; none follows for a
 // certificate that one was made for, and which it has left as it was. One that was paused before it began counts as an attempt at the time
 // of its creation, and keeps no other one from beginning.
-func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation) (first Certificate, due bool,
+//
+// delay is how much later than WarnBefore that is: see Delay.
+func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation, delay time.Duration) (first Certificate, due bool,
 	again time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c Certificate) bool {
 		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL ||
@@ -154,7 +160,7 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 	if !known {
 		return first, false, 0
 	}
-	if left := first.End.Sub(now); left > WarnBefore {
+	if left := first.End.Sub(now) + delay; left > WarnBefore {
 		return first, false, left - WarnBefore
 	}
 	failed := count(rotations, operationv1.PhaseFailed, first.End)
@@ -177,6 +183,14 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 		again = max(again, interval-now.Sub(last))
 	}
 	return first, again <= 0, max(again, 0)
+}
+
+// Delay is always the same for a cluster, and less than maxDelay. Clusters that were made or upgraded on one day would restart their
+// servers in the same hour otherwise, and nobody would notice a failure before all of them had.
+func Delay(cluster types.UID) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(cluster)) // never fails
+	return time.Duration(hash.Sum32()%uint32(maxDelay/time.Second)) * time.Second
 }
 
 // suspended reports whether a CertificateRotation was paused before it began.

@@ -1,11 +1,13 @@
 package certificates
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -164,7 +166,7 @@ func TestDue(t *testing.T) {
 			rotations: rotations(rotation(operationv1.PhaseCanceled, -3*time.Hour, time.Time{})), again: 21 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, due, again := Due(now, []Certificate{tc.certificate}, tc.rotations)
+			first, due, again := Due(now, []Certificate{tc.certificate}, tc.rotations, 0)
 			if due != tc.due || again != tc.again || due && first != tc.certificate {
 				t.Errorf("due: %t, again after %s, for %+v", due, again, first)
 			}
@@ -174,30 +176,54 @@ func TestDue(t *testing.T) {
 	op := rotation(operationv1.PhaseFailed, -25*time.Hour, time.Time{})
 	at := metav1.NewTime(now.Add(-time.Hour))
 	op.Status.TerminatedAt = &at
-	if _, due, again := Due(now, []Certificate{soon}, rotations(op)); due || again != 23*time.Hour {
+	if _, due, again := Due(now, []Certificate{soon}, rotations(op), 0); due || again != 23*time.Hour {
 		t.Errorf("due: %t, again after %s", due, again)
 	}
 	// A certificate that a rotation has left as it was does not hide another one.
 	later := with(func(c *Certificate) { c.Machine, c.End = "b", soon.End.Add(day) })
 	succeeded := rotation(operationv1.PhaseSucceeded, -8*day, soon.End)
-	if first, due, _ := Due(now, []Certificate{soon, later}, rotations(succeeded)); !due || first != later {
+	if first, due, _ := Due(now, []Certificate{soon, later}, rotations(succeeded), 0); !due || first != later {
 		t.Errorf("due: %t, for %+v", due, first)
 	}
 	recent := rotation(operationv1.PhaseSucceeded, -2*day, now.Add(-day))
-	if _, due, again := Due(now, []Certificate{soon}, rotations(recent)); due || again != 5*day {
+	if _, due, again := Due(now, []Certificate{soon}, rotations(recent), 0); due || again != 5*day {
 		t.Errorf("due: %t, again after %s", due, again)
 	}
 	// After some that have failed for the same certificate, the next one is later.
 	failed := []*operationv1.CertificateRotation{rotation(operationv1.PhaseFailed, -5*day, soon.End),
 		rotation(operationv1.PhaseFailed, -4*day, soon.End),
 		rotation(operationv1.PhaseFailed, -2*day, soon.End), rotation(operationv1.PhaseFailed, -90*day, now.Add(-day))}
-	if _, due, again := Due(now, []Certificate{soon}, failed); due || again != day {
+	if _, due, again := Due(now, []Certificate{soon}, failed, 0); due || again != day {
 		t.Errorf("due: %t, again after %s", due, again)
 	}
 	// Where the status was lost, the annotation tells that it has ended.
 	op = rotation("", -time.Hour, time.Time{})
 	op.Annotations = map[string]string{operationv1.EndedAnnotation: "Failed"}
-	if _, due, again := Due(now, []Certificate{soon}, rotations(op)); due || again != 23*time.Hour {
+	if _, due, again := Due(now, []Certificate{soon}, rotations(op), 0); due || again != 23*time.Hour {
 		t.Errorf("due: %t, again after %s", due, again)
+	}
+}
+
+// TestDelay: clusters whose certificates end at the same time are spread over a day, each always at the same time.
+func TestDelay(t *testing.T) {
+	hours := map[time.Duration]int{}
+	for i := range 1000 {
+		cluster := types.UID(fmt.Sprintf("5f2b1c3a-0000-4000-8000-%012d", i))
+		delay := Delay(cluster)
+		hours[delay.Truncate(time.Hour)]++
+		certificate := Certificate{End: now.Add(WarnBefore), Rotated: true, Seen: now}
+		if _, due, again := Due(now, []Certificate{certificate}, nil, delay); due != (delay == 0) || again != delay {
+			t.Fatalf("%s: due: %t, again after %s", cluster, due, again)
+		}
+		later := now.Add(delay)
+		certificate.Seen = later
+		if _, due, _ := Due(later, []Certificate{certificate}, nil, Delay(cluster)); !due {
+			t.Fatalf("%s is not due after %s", cluster, delay)
+		}
+	}
+	for hour, clusters := range hours {
+		if hour < 0 || hour >= 24*time.Hour || clusters > 100 {
+			t.Errorf("%d clusters are due after %s", clusters, hour)
+		}
 	}
 }
