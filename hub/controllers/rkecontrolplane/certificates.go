@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -50,11 +51,27 @@ func (r *Reconciler) watchCertificates(ctx context.Context, s *scope) error {
 			all = append(all, certificates.Certificate{Machine: m.machine.Name, End: end})
 		}
 	}
+	all = append(all, s.endingAuthorities(r.Now())...)
 	if condition, known, again := certificates.Condition(r.Now(), all, s.rotations); known {
 		s.certificates = &condition
 		s.requeue(again)
 	}
 	return kerrors.NewAggregate(append(errs, r.renewCertificates(ctx, s, all)))
+}
+
+// endingAuthorities are the cluster's certificate authorities that end soon. Those that users have brought may last less than ten years.
+func (s *scope) endingAuthorities(now time.Time) (ending []certificates.Certificate) {
+	for _, a := range []struct {
+		*authority
+		purpose secret.Purpose
+	}{{s.serverCA, secret.ClusterCA}, {s.clientCA, clientCAPurpose}} {
+		if a.authority == nil || a.pair.Cert.NotAfter.Sub(now) > certificates.WarnBefore {
+			continue
+		}
+		name := "the certificate authority in Secret " + s.secretName(a.purpose)
+		ending = append(ending, certificates.Certificate{Name: name, End: a.pair.Cert.NotAfter})
+	}
+	return ending
 }
 
 // watchedCertificates are the files on a machine whose certificates count; none while its agent reports none.

@@ -14,6 +14,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/plan/certificates"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -107,6 +108,41 @@ func TestCertificatesAreRenewedBesidePausedOperation(t *testing.T) {
 				t.Errorf("next is %s %s", operationv1.Kind(next), next.GetName())
 			}
 		}
+	}
+}
+
+// TestEndingAuthority: an authority that ends soon, as one of a user's may, is in the condition. Nothing replaces it.
+func TestEndingAuthority(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	ca := func(left time.Duration) *authority {
+		pair, err := pki.Issue(pki.Request{CommonName: "ca", IsCA: true, Lifetime: left}, nil, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &authority{pair: pair}
+	}
+	for name, tc := range map[string]struct {
+		server, client *authority
+		text           string
+	}{
+		"none":   {text: "The first certificate to end is on Machine a, at 2027-11-01"},
+		"later":  {ca(200 * 24 * time.Hour), ca(pki.CALifetime), "The first certificate to end is on Machine a, at 2027-11-01"},
+		"server": {ca(59 * 24 * time.Hour), ca(pki.CALifetime), "The certificate authority in Secret one-ca ends at 2026-12-30"},
+		"client": {ca(pki.CALifetime), ca(24 * time.Hour), "The certificate authority in Secret one-cca ends at 2026-11-02"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := certified(t, now, now.AddDate(1, 0, 0))
+			s.serverCA, s.clientCA = tc.server, tc.client
+			if err := r.watchCertificates(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if s.certificates == nil || !strings.HasPrefix(s.certificates.Message, tc.text) {
+				t.Errorf("the condition is %+v", s.certificates)
+			}
+			if got := rotationsOf(t, r); len(got) != 0 {
+				t.Errorf("got %+v", got)
+			}
+		})
 	}
 }
 

@@ -49,12 +49,15 @@ const (
 	ReasonExpired = "CertificatesExpired"
 )
 
+// authoritiesPage says how to replace the authorities of a cluster.
+const authoritiesPage = "https://github.com/drover-dev/drover/blob/main/docs/day-two.md#rotate-the-certificate-authorities"
+
 // timeFormat is that of times in messages.
 const timeFormat = "2006-01-02 15:04:05 MST"
 
 // Certificate is one that a component of a machine presents, or has in a file.
 type Certificate struct {
-	// Machine is the name of the Machine.
+	// Machine is the name of the Machine; empty for an authority of the cluster.
 	Machine string
 	// Name is whose certificate it is, "the certificate of kube-scheduler", "the certificate of kubelet (serving-kubelet.crt)"; empty if only
 	// the machine is known.
@@ -112,7 +115,10 @@ func Condition(now time.Time, all []Certificate, rotations []*operationv1.Certif
 	first, known := Earliest(all)
 	c = metav1.Condition{Type: rkev1.CertificatesValidCondition, Status: metav1.ConditionTrue, Reason: ReasonValid}
 	at, left := first.End.UTC().Format(timeFormat), first.End.Sub(now)
-	what := cmp.Or(first.Name, "a certificate") + " on Machine " + first.Machine
+	what := cmp.Or(first.Name, "a certificate")
+	if first.Machine != "" {
+		what += " on Machine " + first.Machine
+	}
 	switch {
 	case !known:
 		return metav1.Condition{}, false, 0
@@ -126,6 +132,8 @@ func Condition(now time.Time, all []Certificate, rotations []*operationv1.Certif
 		return c, true, left - WarnBefore
 	}
 	switch {
+	case first.Machine == "":
+		c.Message += "; the hub does not replace it: see " + authoritiesPage
 	case first.Name != "" && !first.Rotated:
 		c.Message += "; it is in a file that the cluster's configuration names: replace that"
 	case count(rotations, operationv1.PhaseSucceeded, first.End) > 0:
