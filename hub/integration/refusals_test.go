@@ -126,6 +126,11 @@ func TestInvalidObjects(t *testing.T) {
 			want:   "spec.machineTemplate"},
 		{name: "control plane with a rollout",
 			object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b26}, spec: {version: v1, rollout: {after: "2026-01-01T00:00:00Z"}}}`, want: "spec.rollout"},
+		{name: "template of control planes", object: controlPlaneTemplate("a40", "{agentEnvVars: [{name: A, value: a}]}")},
+		{name: "template of control planes that make machines", object: controlPlaneTemplate("b60", "{machineTemplate: {}}"),
+			want: "spec.template.spec.machineTemplate"},
+		{name: "template of control planes with a rollout", object: controlPlaneTemplate("b61", "{rollout: {}}"),
+			want: "spec.template.spec.rollout"},
 		{name: "token without a cluster",
 			object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b21}, spec: {}}`,
 			want:   "spec.clusterName"},
@@ -257,4 +262,9 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return object
+}
+
+func controlPlaneTemplate(name, spec string) string {
+	return `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlaneTemplate, metadata: {name: ` + name + `}, spec: {template: {spec: ` + spec +
+		`}}}`
 }

@@ -37,6 +37,9 @@ type RKEControlPlaneTemplateResource struct {
 }
 
 // RKEControlPlaneTemplateResourceSpec is the part of an RKEControlPlane's spec that clusters of one class share.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.machineTemplate)`,message="machineTemplate is not supported yet: control plane Machines come from MachineDeployments whose template has the label rke.cattle.io/control-plane-role: \"true\"; remove it",fieldPath=".machineTemplate"
+// +kubebuilder:validation:XValidation:rule=`!has(self.rollout)`,message="rollout is not supported yet: Machines are changed in place as upgradeStrategy says, and replaced as their MachineDeployment says; remove it",fieldPath=".rollout"
 type RKEControlPlaneTemplateResourceSpec struct {
 	ClusterConfiguration `json:",inline"`
 
