@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 )
 
@@ -137,8 +139,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	// What the client has sent before it was answered.
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if _, err := server.Write(ahead); err == nil {
-		join(client, server, stallTimeout)
+	if _, err = server.Write(ahead); err == nil {
+		if err = join(client, server, stallTimeout, maxReceived); err != nil {
+			log.FromContext(r.Context()).Info("Connection to a cluster closed", "server", r.Host, "reason", err.Error())
+		}
 	}
 	_, _ = client.Close(), server.Close()
 }

@@ -40,7 +40,9 @@ func joinedEnds(t *testing.T, stall time.Duration) (client, server *net.TCPConn,
 	serverSide, server := connected(t)
 	joined := make(chan struct{})
 	go func() {
-		join(clientSide, serverSide, stall)
+		if err := join(clientSide, serverSide, stall, maxReceived); err != nil {
+			t.Error(err)
+		}
 		close(joined)
 	}()
 	return client, server, joined
@@ -142,4 +144,27 @@ func TestJoinWithStalledServer(t *testing.T) {
 			ending.Wait()
 		})
 	}
+}
+
+// TestJoinWithEndlessAnswer: a server that sends without end is given up, and its client gets the limit and one buffer at most.
+func TestJoinWithEndlessAnswer(t *testing.T) {
+	const limit = 1 << 20
+	client, clientSide := connected(t)
+	serverSide, server := connected(t)
+	joined := make(chan error, 1)
+	go func() { joined <- join(clientSide, serverSide, stallTimeout, limit) }()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for data, err := make([]byte, 64<<10), error(nil); err == nil; {
+			_, err = server.Write(data)
+		}
+	})
+	got, err := io.ReadAll(client)
+	if len(got) <= limit || len(got) > limit+32<<10 {
+		t.Errorf("the client has got %d bytes, %v", len(got), err)
+	}
+	if err := <-joined; !errors.Is(err, errTooMuch) {
+		t.Errorf("the connection has ended with %v", err)
+	}
+	sending.Wait()
 }
