@@ -120,6 +120,19 @@ func TestAutoscaledPool(t *testing.T) {
 	}
 }
 
+// TestUnobservedPool: a pool that has just been changed in place is not up to date because it was before.
+func TestUnobservedPool(t *testing.T) {
+	p := &poolScope{cluster: testCluster(), spec: poolSpec("a"), deployment: deployment(2, 2)}
+	p.deployment.Spec.Replicas = new(int32(2))
+	p.deployment.Generation, p.deployment.Status.ObservedGeneration = 3, 2
+	for _, want := range []string{"Pool a: waiting for the MachineDeployment to be reconciled", ""} {
+		if got := progress(p); got != want {
+			t.Errorf("of generation %d the pool says %q, want %q", p.deployment.Status.ObservedGeneration, got, want)
+		}
+		p.deployment.Status.ObservedGeneration++
+	}
+}
+
 // TestFieldsWithoutEffect: a field that nothing acts on is named, beside what is wrong with others, and is no fault.
 func TestFieldsWithoutEffect(t *testing.T) {
 	cluster := testCluster()

@@ -72,6 +72,8 @@ func progress(p *poolScope) string {
 		parts = append(parts, fmt.Sprintf("%d of %d machines are not up to date", there-upToDate, there))
 	case there > want:
 		parts = append(parts, fmt.Sprintf("%d being removed", there-want))
+	case len(parts) == 0 && status.ObservedGeneration < p.deployment.Generation: // the numbers are those of the pool before a change
+		parts = append(parts, "waiting for the MachineDeployment to be reconciled")
 	}
 	if len(parts) == 0 {
 		return ""
