@@ -56,7 +56,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		// Whether the control plane is available does not wait.
 		r.readNodes(ctx, s)
 		// New machines do not join meanwhile.
-		return kerrors.NewAggregate([]error{r.holdOperations(ctx, s, s.wait), r.protectWaiting(ctx, s)})
+		return kerrors.NewAggregate([]error{r.holdOperations(ctx, s, s.wait), r.markMachines(ctx, s, s.protectWaiting)})
 	}
 	return run(ctx, s,
 		r.findOperation,

@@ -13,8 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/drover-dev/drover/hub/access/clusternodes"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -210,29 +208,12 @@ func (r *Reconciler) protectMachines(ctx context.Context, s *scope) error {
 	} else if len(s.stoppedMachines()) > 0 {
 		mark = rollout.ReasonRestoreFailed
 	}
-	var errs []error
-	for _, m := range s.machines {
-		errs = append(errs, r.protect(ctx, m.machine, mark))
-	}
-	return kerrors.NewAggregate(append(errs, r.protectKeyHolder(ctx, s), r.protectWaiting(ctx, s)))
-}
-
-func (r *Reconciler) protect(ctx context.Context, machine *clusterv1.Machine, mark string) error {
-	before := machine.Annotations[rkev1.RestoringAnnotation]
-	if before == mark {
-		return nil
-	}
-	changed := machine.DeepCopy()
-	setOrDelete(&changed.Annotations, rkev1.RestoringAnnotation, mark)
-	// Somebody else's annotation stays.
-	switch skip, set := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]; {
-	case mark != "" && !set:
-		setOrDelete(&changed.Annotations, clusterv1.MachineSkipRemediationAnnotation, rkev1.RestoringAnnotation)
-	case mark == "" && skip == rkev1.RestoringAnnotation:
-		setOrDelete(&changed.Annotations, clusterv1.MachineSkipRemediationAnnotation, "")
-	}
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(machine), fieldOwner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("annotating Machine %s: %w", machine.Name, err)
-	}
-	return nil
+	return r.markMachines(ctx, s, func(m *machine, k *marks) {
+		if k.restoring != mark {
+			k.restoring = mark
+			k.setSkip(rkev1.RestoringAnnotation, mark != "")
+		}
+		s.protectKeyHolder(m, k)
+		s.protectWaiting(m, k)
+	})
 }

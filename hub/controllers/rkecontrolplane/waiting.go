@@ -1,18 +1,13 @@
 package rkecontrolplane
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
@@ -30,28 +25,12 @@ const (
 // protectWaiting keeps health checks from replacing machines that have no Node because the hub has not let them join yet: servers join
 // one after the other, workers after all servers, and no machine joins while servers change their version or a role is missing. The clock
 // of a health check runs meanwhile, and a new machine would wait for the same.
-func (r *Reconciler) protectWaiting(ctx context.Context, s *scope) error {
-	var errs []error
-	for _, m := range s.machines {
-		value, set := m.machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-		protected, after := m.waitsForPlan(value == waitingMark, s.now)
-		s.requeue(after)
-		// Somebody else's annotation stays, and that of a restore.
-		restoring := m.machine.Annotations[rkev1.RestoringAnnotation] != ""
-		if restoring || protected && set || !protected && value != waitingMark {
-			continue
-		}
-		mark := ""
-		if protected {
-			mark = waitingMark
-		}
-		changed := m.machine.DeepCopy()
-		setOrDelete(&changed.Annotations, clusterv1.MachineSkipRemediationAnnotation, mark)
-		if err := r.Client.Patch(ctx, changed, client.MergeFrom(m.machine), fieldOwner); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("annotating Machine %s: %w", m.machine.Name, err))
-		}
+func (s *scope) protectWaiting(m *machine, k *marks) {
+	protected, after := m.waitsForPlan(k.skip == waitingMark, s.now)
+	s.requeue(after)
+	if k.restoring == "" {
+		k.setSkip(waitingMark, protected)
 	}
-	return kerrors.NewAggregate(errs)
 }
 
 // waitsForPlan reports whether no health check may replace the machine yet, and when to look again; zero for after any change. Machines

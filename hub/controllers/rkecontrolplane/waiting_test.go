@@ -1,12 +1,15 @@
 package rkecontrolplane
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -110,7 +113,7 @@ func TestWaitingMachines(t *testing.T) {
 		}
 		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(m.machine).Build()
 		s := &scope{machines: []*machine{m}, now: now}
-		if err := (&Reconciler{Client: c}).protectWaiting(t.Context(), s); err != nil {
+		if err := (&Reconciler{Client: c}).markMachines(t.Context(), s, s.protectWaiting); err != nil {
 			t.Fatal(err)
 		}
 		after := &clusterv1.Machine{}
@@ -120,5 +123,37 @@ func TestWaitingMachines(t *testing.T) {
 		if got := after.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != tc.want || s.requeueAfter != tc.after {
 			t.Errorf("%s: the annotation is %q, again after %s", name, got, s.requeueAfter)
 		}
+	}
+}
+
+// TestWaitingMachineAfterRestore: a machine that waits for its plan when a restore ends is protected without a moment in between.
+func TestWaitingMachineAfterRestore(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	m := server("w", rollout.ProgressNone, rollout.ChangeFirst, "")
+	m.machine.Namespace, m.machine.CreationTimestamp = "fleet", metav1.NewTime(now.Add(-time.Hour))
+	m.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "pool",
+		UID: "pool", Controller: new(true)}}
+	m.machine.Annotations = map[string]string{rkev1.RestoringAnnotation: "a restore",
+		clusterv1.MachineSkipRemediationAnnotation: rkev1.RestoringAnnotation}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(m.machine).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+			opts ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, object, patch, opts...)
+		}}).Build()
+	want := map[string]string{clusterv1.MachineSkipRemediationAnnotation: waitingMark}
+	for range 2 { // the second one finds nothing to change
+		if err := (&Reconciler{Client: c}).protectMachines(t.Context(), &scope{machines: []*machine{m}, now: now}); err != nil {
+			t.Fatal(err)
+		}
+		after := &clusterv1.Machine{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(m.machine), after); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, after.Annotations); diff != "" || writes != 1 {
+			t.Errorf("after %d writes (-want +got):\n%s", writes, diff)
+		}
+		m.machine = after
 	}
 }
