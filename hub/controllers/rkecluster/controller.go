@@ -8,9 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/paused"
 
@@ -51,6 +53,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	infra := &rkev1.RKECluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// The contract of Cluster API leaves it to another program. The hub removes its own finalizer, which is from before the annotation.
+	if annotations.IsExternallyManaged(infra) &&
+		(infra.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(infra, Finalizer)) {
+		return ctrl.Result{}, nil
 	}
 	s := &scope{infra: infra}
 	var err error
