@@ -124,7 +124,7 @@ func setReplicas(s *scope) {
 	}
 }
 
-// compareVersions compares semantic versions, and those that differ only in their build metadata as text.
+// compareVersions compares semantic versions. Those that differ only in their build metadata end in a number: +rke2r9 is before +rke2r10.
 func compareVersions(a, b string) int {
 	va, errA := version.ParseSemantic(a)
 	vb, errB := version.ParseSemantic(b)
@@ -132,7 +132,7 @@ func compareVersions(a, b string) int {
 		return strings.Compare(a, b)
 	}
 	order, _ := va.Compare(vb.String())
-	return cmp.Or(order, strings.Compare(a, b))
+	return cmp.Or(order, cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // setContractConditions sets the conditions that Cluster API's contract for control planes names. A reconcile that could not read the

@@ -66,7 +66,7 @@ func TestCompareVersions(t *testing.T) {
 		want int
 	}{
 		{"v1.36.3+k3s1", "v1.36.3+k3s1", 0}, {"v1.35.9+k3s1", "v1.36.0+k3s1", -1}, {"v1.36.10+k3s1", "v1.36.9+k3s1", 1},
-		{"v1.36.3+rke2r1", "v1.36.3+rke2r2", -1}, {"odd", "v1.36.0", -1},
+		{"v1.36.3+rke2r1", "v1.36.3+rke2r2", -1}, {"v1.33.4+rke2r10", "v1.33.4+rke2r9", 1}, {"odd", "v1.36.0", -1},
 	} {
 		if got := compareVersions(tc.a, tc.b); got != tc.want {
 			t.Errorf("compareVersions(%s, %s) = %d, want %d", tc.a, tc.b, got, tc.want)
