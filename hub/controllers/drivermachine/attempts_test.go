@@ -88,6 +88,51 @@ func TestRestartOfLocalForm(t *testing.T) {
 	}
 }
 
+// Creations that end with their hub, as often as it restarts, are no failed attempts. What they have left is removed.
+func TestInterruptedAttempts(t *testing.T) {
+	drivers := &fakeDrivers{create: func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("the driver has ended")
+	}}
+	h := newHub(t, drivers)
+	for range maxAttempts {
+		if c, _ := h.reconcile(); c.Reason != "Creating" || !strings.Contains(c.Message, "(attempt 1 of 5)") {
+			t.Fatalf("%+v", c)
+		}
+		h.restart()
+	}
+	drivers.create = func(context.Context) error { return nil }
+	h.reconcile()
+	<-h.events
+	state, _, err := h.readState(t.Context(), h.infra)
+	if err != nil || state.progress.Phase != phaseCreated || !drivers.exists || drivers.made != maxAttempts+1 {
+		t.Errorf("%v, %+v, made %d", err, state.progress, drivers.made)
+	}
+}
+
+// A removal that ends with its hub has not failed, and the next hub removes the machine without a pause.
+func TestInterruptedRemoval(t *testing.T) {
+	drivers := &fakeDrivers{create: func(context.Context) error { return nil }, remove: func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("the driver has ended")
+	}}
+	h := newHub(t, drivers)
+	h.reconcile()
+	<-h.events
+	h.delete()
+	h.reconcileTo("Deleted")
+	h.restart()
+	if state, _, err := h.readState(t.Context(), h.infra); err != nil || state.progress.RemovalAttempt != 0 || state.progress.Error != "" {
+		t.Fatalf("%v, %+v", err, state.progress)
+	}
+	drivers.remove = nil
+	h.reconcileTo("Deleted")
+	<-h.events
+	if h.reconcileTo("Deleted"); drivers.exists || drivers.removed != 1 {
+		t.Errorf("the machine exists: %v, after %d removals", drivers.exists, drivers.removed)
+	}
+}
+
 // A hub that ends while a Job creates a machine writes no outcome, and the next one waits for the Job: no attempt is counted again.
 func TestRestartOfJobForm(t *testing.T) {
 	drivers := &fakeDrivers{create: func(ctx context.Context) error {

@@ -33,6 +33,8 @@ type fakeDrivers struct {
 	nodedriver.Drivers
 	create   func(ctx context.Context) error
 	outlived nodedriver.Outlived
+	// remove is what becomes of a removal, which succeeds without it.
+	remove func(ctx context.Context) error
 	// notStarted has creations end before they begin.
 	notStarted    bool
 	made, removed int
@@ -46,7 +48,12 @@ func (f *fakeDrivers) Outlived(context.Context, nodedriver.ID) (nodedriver.Outli
 	return f.outlived, nil
 }
 func (f *fakeDrivers) Forget(context.Context, nodedriver.ID) error { return nil }
-func (f *fakeDrivers) Remove(context.Context, *nodedriver.Machine) (string, error) {
+func (f *fakeDrivers) Remove(ctx context.Context, _ *nodedriver.Machine) (string, error) {
+	if f.remove != nil {
+		if err := f.remove(ctx); err != nil {
+			return "", err
+		}
+	}
 	f.removed++
 	f.exists = false
 	return "", nil

@@ -29,12 +29,12 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 		if err != nil {
 			return err
 		}
-		attempt := 0
+		attempt, interrupted := 0, 0
 		err = m.writeState(ctx, object, "", func(s *stored) error {
 			if outlived != nodedriver.OutlivedCreation {
 				s.progress.Attempt++
 			}
-			attempt = s.progress.Attempt
+			attempt, interrupted = s.progress.Attempt, s.progress.Interrupted
 			s.progress.LastError = cmp.Or(s.progress.Error, s.progress.LastError)
 			s.progress.Phase, s.progress.Error = phaseCreating, ""
 			return nil
@@ -60,9 +60,11 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 				s.progress = progress{Phase: phaseCreated, Attempt: attempt, Addresses: addresses}
 			case errors.Is(err, nodedriver.ErrNotStarted):
 				s.progress.Attempt = attempt - 1
+			case ctx.Err() != nil: // the hub stops, or the machine is deleted meanwhile
+				s.progress.Interrupted = interrupted + 1
 			default:
 				s.progress.Error, s.progress.Final = message.Bound(err.Error(), maxError), errors.As(err, &final)
-				s.progress.NotBefore = m.now().Add(backoff(attempt))
+				s.progress.NotBefore = m.now().Add(backoff(s.progress.counted()))
 			}
 			return nil
 		})
@@ -111,8 +113,8 @@ const maxError = 1024
 func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine) {
 	m.start(object, true, func(ctx context.Context) error {
 		log, err := m.drivers.Remove(ctx, work)
-		if errors.Is(err, nodedriver.ErrInterrupted) || errors.Is(err, nodedriver.ErrNotStarted) {
-			return nil
+		if errors.Is(err, nodedriver.ErrInterrupted) || errors.Is(err, nodedriver.ErrNotStarted) || err != nil && ctx.Err() != nil {
+			return nil // the hub stops, and the next one removes the machine
 		}
 		return m.writeOutcome(ctx, object, log, func(s *stored) error {
 			if err == nil {

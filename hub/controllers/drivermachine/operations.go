@@ -73,11 +73,12 @@ func (o *operations) forget(machine types.UID) {
 	delete(o.failures, machine)
 }
 
-// start runs an operation of a machine that has none. ended is called after it is over and forgotten.
+// start runs an operation of a machine that has none, unless the hub stops: its controllers run for a while longer, and would begin again
+// what has just ended. ended is called after it is over and forgotten.
 func (o *operations) start(machine types.UID, removal bool, now func() time.Time, do func(context.Context) error, ended func()) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	if o.running[machine] != nil {
+	if o.running[machine] != nil || o.parent.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(o.parent)

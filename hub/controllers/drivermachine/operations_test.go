@@ -39,3 +39,14 @@ func TestSettle(t *testing.T) {
 	}
 	(&Reconciler{}).Settle() // its provider does not run in this process
 }
+
+// TestStartWhileStopping: the controllers of a hub that stops run for a while, and begin nothing.
+func TestStartWhileStopping(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	o := newOperations(ctx)
+	stop()
+	o.start("machine", false, time.Now, func(context.Context) error { return nil }, func() {})
+	if o.get("machine") != nil || o.failure("machine", false) != nil {
+		t.Error("an operation has begun")
+	}
+}

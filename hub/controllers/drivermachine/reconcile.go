@@ -186,16 +186,16 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 	case p.Phase == phaseCreated:
 		return ctrl.Result{}, nil
 	case s.running != nil:
-		s.created = creating(max(1, p.Attempt), p.LastError, s.running.queued.Load())
+		s.created = creating(max(1, p.counted()), p.LastError, s.running.queued.Load())
 		return ctrl.Result{}, nil
 	case hasJoined(s):
 		return m.adopt(ctx, s)
-	case p.Final || p.Attempt >= maxAttempts && p.Error != "":
+	case p.Final || p.counted() >= maxAttempts && p.Error != "":
 		s.created = cause.New("CreateFailed", "Creating the machine failed for good (attempt %d of %d): %s; correct the machine "+
-			"configuration or the cloud credential, then delete the Machine", p.Attempt, maxAttempts, p.Error)
+			"configuration or the cloud credential, then delete the Machine", p.counted(), maxAttempts, p.Error)
 		return ctrl.Result{}, nil
 	case p.Error != "" && p.pause(m.now()) > 0:
-		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.Attempt, maxAttempts,
+		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.counted(), maxAttempts,
 			p.NotBefore.UTC().Format(time.RFC3339), p.Error)
 		return ctrl.Result{RequeueAfter: p.pause(m.now())}, nil
 	case failed != nil && failed.notBefore.After(m.now()):
@@ -215,7 +215,7 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		s.created = fault
 		return ctrl.Result{RequeueAfter: retryInterval}, err
 	}
-	s.created = creating(p.Attempt+1, cmp.Or(p.Error, p.LastError), false)
+	s.created = creating(p.counted()+1, cmp.Or(p.Error, p.LastError), false)
 	m.startCreate(s.object.DeepCopy(), s.machine.DeepCopy(), work)
 	return ctrl.Result{}, nil
 }

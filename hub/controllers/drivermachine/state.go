@@ -39,8 +39,10 @@ const (
 // progress is how far a machine has come. It is kept in the Secret, which is moved and restored with the machine.
 type progress struct {
 	Phase string `json:"phase"`
-	// Attempt counts the creations; RemovalAttempt the removals in a row that have failed.
+	// Attempt counts the creations, Interrupted those of them that have ended with their hub; RemovalAttempt the removals in a row that have
+	// failed.
 	Attempt        int `json:"attempt,omitempty"`
+	Interrupted    int `json:"interrupted,omitempty"`
 	RemovalAttempt int `json:"removalAttempt,omitempty"`
 	// Error is why the last attempt has failed; empty while it runs. Final errors are not retried.
 	Error string `json:"error,omitempty"`
@@ -51,6 +53,9 @@ type progress struct {
 	NotBefore time.Time            `json:"notBefore,omitzero"`
 	Addresses []nodedriver.Address `json:"addresses,omitempty"`
 }
+
+// counted is the number of creations that count: a hub that stops is no fault of the machine.
+func (p progress) counted() int { return p.Attempt - p.Interrupted }
 
 // stored is a machine state Secret that was read.
 type stored struct {
