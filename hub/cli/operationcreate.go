@@ -79,7 +79,7 @@ func (o *operationOptions) run(cmd *cobra.Command, argument string, op operation
 func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, ops ...operationv1.Operation) error {
 	var lines []operationLine
 	for i, op := range ops {
-		if err := o.create(cmd.Context(), c, cluster, op); err != nil {
+		if err := o.create(cmd.Context(), cmd.ErrOrStderr(), c, cluster, op); err != nil {
 			return errors.Join(explain(withCreated(err, ops[:i])), o.printCreated(cmd.OutOrStdout(), lines, len(ops)))
 		}
 		if i == 0 && isPaused(cmd.Context(), c, cluster) {
@@ -139,8 +139,11 @@ func (o *operationOptions) waitForAll(cmd *cobra.Command, c client.WithWatch, op
 	return errors.Join(errs...)
 }
 
-// create creates an operation for a cluster. It has a name like those that the API server completes, by which createOnce finds it.
-func (o *operationOptions) create(ctx context.Context, c client.Client, cluster client.ObjectKey, op operationv1.Operation) error {
+// create creates an operation for a cluster. It has a name like those that the API server completes, by which createOnce finds it. messages
+// is where it says what it waits for.
+func (o *operationOptions) create(
+	ctx context.Context, messages io.Writer, c client.Client, cluster client.ObjectKey, op operationv1.Operation,
+) error {
 	ref, err := clusterReference(ctx, c, cluster)
 	if err != nil {
 		return err
@@ -152,25 +155,26 @@ func (o *operationOptions) create(ctx context.Context, c client.Client, cluster 
 	}
 	op.SetNamespace(cluster.Namespace)
 	op.SetName(storagenames.SimpleNameGenerator.GenerateName(cluster.Name + "-"))
-	if err := createOnce(ctx, c, op); err != nil {
+	if err := createOnce(ctx, messages, c, op); err != nil {
 		return fmt.Errorf("creating %s for Cluster %s: %w", operationv1.Kind(op), cluster, err)
 	}
 	return nil
 }
 
 // An operation whose creation was not answered is looked for every lookInterval, for the first time when the API server has had time to
-// complete it, and for lookTime, in which the API server of a hub that restarts is back.
-const lookTime, lookInterval = 10 * time.Second, 500 * time.Millisecond
+// complete it, and for lookTime, in which the API server of a hub that restarts is back. After lookSilence the user sees why it takes long.
+const lookTime, lookInterval, lookSilence = 10 * time.Second, 500 * time.Millisecond, 2 * time.Second
 
 // createOnce creates an operation that has a name. Where the answer is lost, as with an API server that restarts, it looks whether the
 // operation exists: after an error, the user creates another one, and a second restore discards what was written since the first.
-func createOnce(ctx context.Context, c client.Client, op operationv1.Operation) error {
+func createOnce(ctx context.Context, messages io.Writer, c client.Client, op operationv1.Operation) error {
 	err := c.Create(ctx, op)
 	if !answerLost(err) {
 		return err
 	}
 	key, ref := client.ObjectKeyFromObject(op), operationLineOf(op).ref()
-	for end := time.Now().Add(lookTime); ; {
+	begin, silent := time.Now(), true
+	for {
 		select {
 		case <-time.After(lookInterval):
 		case <-ctx.Done():
@@ -181,8 +185,11 @@ func createOnce(ctx context.Context, c client.Client, op operationv1.Operation) 
 			return nil
 		case unknown == nil:
 			return err
-		case apierrors.IsForbidden(unknown) || ctx.Err() != nil || time.Now().After(end):
+		case apierrors.IsForbidden(unknown) || ctx.Err() != nil || time.Since(begin) > lookTime:
 			return fmt.Errorf("%w; %s may have been created nevertheless: see \"hub operation list\"", err, ref)
+		case silent && time.Since(begin) >= lookSilence:
+			silent = false
+			fmt.Fprintf(messages, "hub: waiting for the hub to answer: checking if %s was created\n", ref)
 		}
 	}
 }

@@ -33,14 +33,18 @@ func TestAnswerLost(t *testing.T) {
 		created bool
 		reads   []error
 		err     string
+		// says is true where standard error says what takes long.
+		says bool
 	}{
-		"created":                         {create: sent(io.EOF), created: true},
-		"not created":                     {create: sent(io.EOF), err: "EOF"},
-		"a timeout of the API server":     {create: apierrors.NewTimeoutError("etcd is slow", 1), created: true},
-		"etcd fails":                      {create: apierrors.NewInternalError(errors.New("etcdserver: request timed out")), created: true},
-		"refused":                         {create: forbidden, reads: []error{refused}, err: "forbidden"},
-		"the API server restarts":         {create: sent(io.EOF), created: true, reads: []error{refused, refused}},
-		"the API server stays away":       {create: sent(io.EOF), reads: slices.Repeat([]error{refused}, 100), err: "may have been created"},
+		"created":                      {create: sent(io.EOF), created: true},
+		"not created":                  {create: sent(io.EOF), err: "EOF"},
+		"a timeout of the API server":  {create: apierrors.NewTimeoutError("etcd is slow", 1), created: true},
+		"etcd fails":                   {create: apierrors.NewInternalError(errors.New("etcdserver: request timed out")), created: true},
+		"refused":                      {create: forbidden, reads: []error{refused}, err: "forbidden"},
+		"the API server restarts":      {create: sent(io.EOF), created: true, reads: []error{refused, refused}},
+		"the API server starts slowly": {create: sent(io.EOF), created: true, reads: slices.Repeat([]error{refused}, 10), says: true},
+		"the API server stays away": {create: sent(io.EOF), reads: slices.Repeat([]error{refused}, 100), err: "may have been created",
+			says: true},
 		"nobody may read it":              {create: sent(io.EOF), created: true, reads: []error{forbidden}, err: "hub operation list"},
 		"no connection, and no operation": {create: refused, reads: []error{forbidden}, err: "connection refused"},
 	} {
@@ -68,12 +72,20 @@ func TestAnswerLost(t *testing.T) {
 					},
 				})
 				op := &operationv1.ETCDSnapshotSave{}
-				err := (&operationOptions{}).create(t.Context(), c, demoKey, op)
+				var stderr strings.Builder
+				err := (&operationOptions{}).create(t.Context(), &stderr, c, demoKey, op)
 				if test.err == "" && (err != nil || op.UID == "" && op.ResourceVersion == "") {
 					t.Errorf("got %v, %+v", err, op)
 				}
 				if test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 					t.Errorf("got %v, want %q", err, test.err)
+				}
+				want := ""
+				if test.says {
+					want = "hub: waiting for the hub to answer: checking if ns/ETCDSnapshotSave/" + op.Name + " was created\n"
+				}
+				if stderr.String() != want {
+					t.Errorf("on standard error %q, want %q", stderr.String(), want)
 				}
 			})
 		})

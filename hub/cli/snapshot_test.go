@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestCreateOperation(t *testing.T) {
 		{cluster: "none", err: "there is no Cluster ns/none"},
 	} {
 		op, o := &operationv1.ETCDSnapshotSave{}, &operationOptions{ttl: test.ttl}
-		err := o.create(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: test.cluster}, op)
+		err := o.create(t.Context(), io.Discard, c, client.ObjectKey{Namespace: "ns", Name: test.cluster}, op)
 		if test.err != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), test.err) {
 				t.Errorf("%s: got %v", test.cluster, err)
