@@ -166,16 +166,28 @@ func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 	count := 0
 	r.Wait("reconciles to write nothing", func() error {
 		before := versions()
-		// Each of these triggers a reconcile.
 		for range 3 {
 			count++
-			testenv.Change(t, env, r.ControlPlane(), func(c *rkev1.RKEControlPlane) {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, "test", fmt.Sprint(count))
-			})
-			time.Sleep(200 * time.Millisecond)
+			reconcileOnce(r, rkev1.Concurrency(fmt.Sprint(count)))
 		}
 		if diff := cmp.Diff(before, versions()); diff != "" {
 			return fmt.Errorf("reconciles without a change have written:\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// reconcileOnce has the control plane reconciled, by a change that concerns no machine, and waits until it was.
+func reconcileOnce(r *testenv.FakeCluster, concurrency rkev1.Concurrency) {
+	t := r.T
+	t.Helper()
+	c := r.ControlPlane()
+	testenv.Change(t, env, c, func(c *rkev1.RKEControlPlane) { c.Spec.UpgradeStrategy.WorkerConcurrency = concurrency })
+	changed := c.Generation
+	r.Wait("the control plane to be reconciled", func() error {
+		r.Read(c.Name, c)
+		if c.Status.ObservedGeneration < changed {
+			return fmt.Errorf("generation %d was observed, not %d", c.Status.ObservedGeneration, changed)
 		}
 		return nil
 	})
