@@ -110,7 +110,7 @@ func (m *machines) removalPause(s *scope) time.Duration {
 	}
 	if failed := m.operations.failure(s.object.GetUID(), true); failed != nil && failed.notBefore.After(m.now()) {
 		s.removal = cause.New("DeleteError", "The removal of the machine could not be recorded (the next attempt at %s): %s",
-			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), maxError))
+			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), message.MaxError))
 		return failed.notBefore.Sub(m.now())
 	}
 	return 0

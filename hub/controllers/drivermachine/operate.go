@@ -63,7 +63,7 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 			case ctx.Err() != nil: // the hub stops, or the machine is deleted meanwhile
 				s.progress.Interrupted = interrupted + 1
 			default:
-				s.progress.Error, s.progress.Final = message.Bound(err.Error(), maxError), errors.As(err, &final)
+				s.progress.Error, s.progress.Final = message.Bound(err.Error(), message.MaxError), errors.As(err, &final)
 				s.progress.NotBefore = m.now().Add(backoff(s.progress.counted()))
 			}
 			return nil
@@ -106,9 +106,6 @@ func (m *machines) removeEarlier(ctx context.Context, object *unstructured.Unstr
 	return log, m.clearRegistration(ctx, machine)
 }
 
-// maxError is the length of an error that is kept, in bytes.
-const maxError = 1024
-
 // startRemove removes the machine.
 func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine) {
 	m.start(object, true, func(ctx context.Context) error {
@@ -122,7 +119,7 @@ func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriv
 				return nil
 			}
 			s.progress.RemovalAttempt++
-			s.progress.Error = message.Bound(err.Error(), maxError)
+			s.progress.Error = message.Bound(err.Error(), message.MaxError)
 			s.progress.NotBefore = m.now().Add(backoff(s.progress.RemovalAttempt))
 			return nil
 		})

@@ -136,7 +136,7 @@ func (s *scope) show(err error) {
 	if err == nil || s.created != nil || s.found != nil || s.removal != nil {
 		return
 	}
-	failed := cause.New(reasonError, "Reconciling the machine failed, retrying: %s", message.Bound(err.Error(), maxError))
+	failed := cause.New(reasonError, "Reconciling the machine failed, retrying: %s", message.Bound(err.Error(), message.MaxError))
 	switch deleting := !s.object.GetDeletionTimestamp().IsZero(); {
 	case apierrors.IsRace(err) || apierrors.IsEnding(err) || s.stored == nil || hasJoined(s) && !deleting:
 		s.incomplete = true
@@ -200,7 +200,7 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{RequeueAfter: p.pause(m.now())}, nil
 	case failed != nil && failed.notBefore.After(m.now()):
 		s.created = cause.New("CreateError", "Creating the machine could not begin or be recorded (the next attempt at %s): %s",
-			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), maxError))
+			failed.notBefore.UTC().Format(time.RFC3339), message.Bound(failed.err.Error(), message.MaxError))
 		return ctrl.Result{RequeueAfter: failed.notBefore.Sub(m.now())}, nil
 	case s.cluster == nil || !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
 		s.created = cause.New("WaitingForClusterInfrastructure", "Waiting for the infrastructure of Cluster %s to be provisioned",

@@ -33,7 +33,6 @@ const (
 
 	// maxMetadata bounds the metadata of a snapshot, in bytes; RKE2 and k3s put the Cluster's specification into it, compressed.
 	maxMetadata = 128 << 10
-	maxMessage  = 1024
 )
 
 // follow makes the ETCDSnapshots of a cluster follow its files, and returns when it is to be called again; 0 for no time.
@@ -140,7 +139,8 @@ func wanted(cluster *clusterv1.Cluster, machine *clusterv1.Machine, f *file) (*r
 		Spec: rkev1.ETCDSnapshotSpec{ClusterName: cluster.Name},
 		SnapshotFile: rkev1.ETCDSnapshotFile{
 			Name: f.Spec.SnapshotName, NodeName: f.Spec.NodeName, Location: f.Spec.Location, CreatedAt: f.Status.CreationTime,
-			Metadata: base64.StdEncoding.EncodeToString(metadata), Status: "failed", Message: message.Bound(f.Status.Error.Message, maxMessage),
+			Metadata: base64.StdEncoding.EncodeToString(metadata), Status: "failed",
+			Message: message.Bound(f.Status.Error.Message, message.MaxError),
 		},
 	}
 	if f.Status.ReadyToUse {

@@ -32,8 +32,6 @@ const (
 	uncountedRetry = 5 * time.Minute
 	// unreachableAfter is how long the API of a cluster may not answer before that is shown: an API server that restarts answers sooner.
 	unreachableAfter = time.Minute
-	// maxErrorText is how much of an error is logged, in bytes: it may be the cluster's.
-	maxErrorText = 1 << 10
 )
 
 // observation is what was read of an imported cluster.
@@ -143,11 +141,11 @@ func (w *nodeWatcher) run(ctx context.Context, name string, config *rest.Config)
 			// The manifest of a legacy agent does not let the hub read Nodes, and an API may have none.
 			w.update(func(o *observation) { o.nodes, o.counted = 0, false })
 			log.V(level).Info("Not counting the Nodes of the cluster: it has none or too many, or the hub may not list them",
-				"error", message.Bound(err.Error(), maxErrorText))
+				"error", message.Bound(err.Error(), message.MaxError))
 			nodes.names, level, wait = nil, 1, w.uncountedRetry
 		case err != nil:
 			nodes.names = nil
-			log.V(1).Info("Watching the Nodes of the cluster failed, retrying", "error", message.Bound(err.Error(), maxErrorText))
+			log.V(1).Info("Watching the Nodes of the cluster failed, retrying", "error", message.Bound(err.Error(), message.MaxError))
 		}
 		if time.Since(begin) > minWatch/2 {
 			delay = minRetry

@@ -78,13 +78,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) {
 	}
 }
 
-// maxFailure bounds what is shown of a failure, in bytes.
-const maxFailure = 1024
-
 // showFailure says why the API of the cluster did not do something. An internal error may pass, as one of etcd or of a webhook that starts.
 func (s *scope) showFailure(err error) {
 	s.requeueAfter = pollIntervalStuck
-	text := message.Bound(err.Error(), maxFailure)
+	text := message.Bound(err.Error(), message.MaxError)
 	if apierrors.IsInternalError(err) {
 		s.state.waiting = text
 	} else {

@@ -29,9 +29,6 @@ const controllerName = "nodesync"
 
 const fieldOwner = client.FieldOwner("drover-nodesync")
 
-// maxRefusal bounds what the condition quotes of the answer of a cluster, in bytes: the text may be that of a webhook.
-const maxRefusal = 1024
-
 // Reconciler syncs labels and taints of RKEBootstraps to their Nodes.
 type Reconciler struct {
 	// Client reads from the cache and writes; SetupWithManager sets it.
@@ -90,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	w := readWanted(machine, bootstrap, plan)
 	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
 	if apierrors.IsRefused(err) {
-		w.refused = message.Bound(err.Error(), maxRefusal)
+		w.refused = message.Bound(err.Error(), message.MaxError)
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, bootstrap, w))
 	}
 	if err != nil || !done {

@@ -158,13 +158,10 @@ func decideIf(condition bool, do action, reason, format string, args ...any) *de
 // hint ends the message of a wait that may never end.
 const hint = "To skip the removal, set the annotation " + rkev1.EtcdForceRemoveAnnotation + "=true on the Machine"
 
-// maxFailure bounds what the condition quotes of a failure, in bytes: the text may be that of a webhook of the cluster.
-const maxFailure = 1024
-
 // removalFailed keeps a member whose removal could not be requested, as where an admission webhook of the cluster refuses changes of Nodes.
 // The error brings the next attempt.
 func removalFailed(err error) decision {
-	return *decide(keepHook, reasonRemovalFailed, "%s; retrying. %s", message.Bound(err.Error(), maxFailure), hint)
+	return *decide(keepHook, reasonRemovalFailed, "%s; retrying. %s", message.Bound(err.Error(), message.MaxError), hint)
 }
 
 func isForced(_ clusterState, c candidate) *decision {

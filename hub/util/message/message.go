@@ -14,6 +14,8 @@ const (
 	MaxCondition = 32768
 	// MaxEvent is the limit for the message of an Event (events.k8s.io/v1, note), in bytes.
 	MaxEvent = 1024
+	// MaxError is what is kept, shown or logged of an error, in bytes: its text may be that of another program, such as a webhook.
+	MaxError = 1024
 )
 
 // Bound cuts a text to limit bytes, at the end of a character, and appends how many bytes are missing; if limit is too short for that, the
