@@ -17,9 +17,10 @@ import (
 	"github.com/drover-dev/drover/hub/plan/operation"
 )
 
-// fakeDistribution answers "secrets-encrypt" and "kubectl" from files below $FAKE: keys (the first is the active one), stage, enabled and
-// hashes. Writing all Secrets lasts for as many looks at the status as pending says, and for ever if stuck is there. A command that is in
-// the file timeout does its work and fails, one in refused fails without. Each command is noted in log.
+// fakeDistribution answers "secrets-encrypt" and "kubectl" from files below $FAKE: keys (the first is the active one), type (that of the
+// active key, and that of others if it is another), stage, enabled and hashes. Writing all Secrets lasts for as many looks at the status as
+// pending says, and for ever if stuck is there. A command that is in the file timeout does its work and fails, one in refused fails
+// without. Each command is noted in log.
 const fakeDistribution = `#!/bin/sh
 set -eu
 cd "$FAKE"
@@ -53,12 +54,13 @@ status)
     read -r enabled <enabled
     read -r stage <stage
     read -r hashes <hashes
+    read -r type others <type
     printf 'Encryption Status: %s\nCurrent Rotation Stage: %s\n' "$enabled" "$stage"
     printf 'Server Encryption Hashes: %s\n\nActive  Key Type  Name\n------  --------  ----\n' "$hashes"
     mark='*'
     while read -r key; do
-        printf ' %s      AES-CBC   %s\n' "$mark" "$key"
-        mark=' '
+        printf ' %s      %s   %s\n' "$mark" "$type" "$key"
+        mark=' ' type=${others:-$type}
     done <keys
     ;;
 rotate-keys)
@@ -88,7 +90,7 @@ func newEncryptionHost(t *testing.T, files map[string]string) *encryptionHost {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{"stage": "start", "keys": "old", "enabled": "Enabled", "hashes": "All hashes match",
-		"pending": "2", "timeout": "", "refused": "", "log": ""} {
+		"type": "AES-CBC", "pending": "2", "timeout": "", "refused": "", "log": ""} {
 		if other, set := files[name]; set {
 			content = other
 		}
@@ -258,6 +260,24 @@ func TestEncryptionKeysScriptContinues(t *testing.T) {
 		out, err := h.run("rotate-keys", "600", 0)
 		if err != nil || h.get("log") != "rotate-keys reencrypt" || h.get("keys") != "new" {
 			t.Errorf("%v, asked for %q, keys %q:\n%s", err, h.get("log"), h.get("keys"), out)
+		}
+	}
+}
+
+// A server whose new key is of secretbox, and that stopped while it wrote Secrets, is not asked to write the rest: k3s refuses that. Where
+// only the old key is of secretbox, k3s does it.
+func TestEncryptionKeysScriptSecretbox(t *testing.T) {
+	for types, refused := range map[string]bool{
+		"XSalsa20-POLY1305": true, "XSalsa20-POLY1305 AES-CBC": true, "AES-CBC XSalsa20-POLY1305": false,
+	} {
+		h := newEncryptionHost(t, map[string]string{"stuck": "", "type": types})
+		if out, err := h.run("rotate-keys", "60", 0); err == nil {
+			t.Fatalf("%s: it ended before all Secrets were written:\n%s", types, out)
+		}
+		h.set("stage", "start")
+		out, err := h.run("rotate-keys", "600", 0)
+		if refused != (strings.Contains(out, "its keys are of secretbox") && h.get("log") == "rotate-keys") || err == nil {
+			t.Errorf("%s: %v, asked for %q, keys %q:\n%s", types, err, h.get("log"), h.get("keys"), out)
 		}
 	}
 }

@@ -66,6 +66,9 @@ all_match() {
 # listed reports whether the server has a key of a name.
 listed() { printf '%s\n' "$text" | sed 's/[[:space:]]*$//; s/.*[[:space:]]//' | grep -qxF -e "$1"; }
 
+# secretbox reports whether the active key is of that kind.
+secretbox() { printf '%s\n' "$text" | grep -q '^ *\*[[:space:]].*XSalsa20'; }
+
 # pause waits for the next look, and fails when there is none left.
 pause() {
     [ "$(date +%s)" -lt "$end" ] || fail "$1"
@@ -134,6 +137,9 @@ rotate_keys() {
                 fail "rotate-keys had no effect: $(short "$output")"
             elif [ "$idle" -lt $((3 * patience)) ]; then
                 : # it may be reading the new key
+            elif secretbox; then
+                # The server refuses reencrypt, and rotate-keys as well, since its keys have changed.
+                fail "Not all Secrets were written with the key $active, and the server cannot write the rest: its keys are of secretbox"
             elif [ "$resumed" = no ]; then
                 # The server stopped while it wrote Secrets. It has both keys, and writes the rest.
                 resumed=yes
