@@ -43,3 +43,15 @@ func TestMachinePool(t *testing.T) {
 		}
 	}
 }
+
+// TestLongNames: names that users have chosen, and that cannot be labels of the objects of a machine, are refused with what to do.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("a", 64)
+	for _, names := range [][2]string{{long, "b"}, {"a", long}} {
+		s := &scope{bootstrap: &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: names[0]}},
+			machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: names[1]}}, cluster: &clusterv1.Cluster{}}
+		if err := (&Reconciler{}).reconcileNormal(t.Context(), s); err != nil || s.identity.Reason != reasonNameTooLong || s.data != s.identity {
+			t.Errorf("%v: %+v, %v", names, s.identity, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,7 @@ const (
 	reasonWaitingForToken   = "WaitingForToken"
 	// reasonMachinePool is that of the bootstrap configuration of a MachinePool.
 	reasonMachinePool = "MachinePoolNotSupported"
+	reasonNameTooLong = "NameTooLong"
 )
 
 // scope is what one reconcile has read and found.
@@ -82,6 +84,9 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		s.identity = cause.New("WaitingForCluster", "Waiting for Cluster API Cluster %s to be created", s.machine.Spec.ClusterName)
 	case !s.machine.DeletionTimestamp.IsZero():
 		s.identity = cause.New(clusterv1.DeletingReason, "Machine is being deleted")
+	case max(len(s.bootstrap.Name), len(s.machine.Name)) > validation.LabelValueMaxLength:
+		s.identity = cause.New(reasonNameTooLong, "The name of the RKEBootstrap or of its Machine has more than %d characters, and cannot be "+
+			"the value of a label; create both with shorter names", validation.LabelValueMaxLength)
 	}
 	if s.identity != nil {
 		s.data = s.identity
