@@ -31,9 +31,15 @@ func ReleaseMemory() error {
 			m = found
 			continue
 		}
-		// Pages that differ from the file (anonymous ones) would be lost.
 		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 || fields[0] != "Anonymous:" || fields[1] != "0" || m.file != program || !m.readOnly {
+		if len(fields) < 2 || m.file != program || !m.readOnly {
+			continue
+		}
+		// Pages that differ from the file (anonymous ones, in memory or swapped out) would be lost. Swap comes after Anonymous.
+		if fields[0] == "Anonymous:" && fields[1] != "0" {
+			m = mapping{}
+		}
+		if fields[0] != "Swap:" || fields[1] != "0" {
 			continue
 		}
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); errno != 0 {

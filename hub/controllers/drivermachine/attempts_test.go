@@ -133,6 +133,34 @@ func TestInterruptedRemoval(t *testing.T) {
 	}
 }
 
+// A removal before the next attempt that goes on in a Job when its hub ends is no attempt, as often as the hub restarts.
+func TestInterruptedRemovalBeforeAttempt(t *testing.T) {
+	drivers := &fakeDrivers{create: func(context.Context) error { return errors.New("quota exceeded") }}
+	h := newHub(t, drivers)
+	h.reconcile()
+	<-h.events
+	now := time.Now().Add(time.Hour)
+	h.now = func() time.Time { return now }
+	drivers.remove = func(ctx context.Context) error {
+		<-ctx.Done()
+		return nodedriver.ErrInterrupted
+	}
+	for range maxAttempts {
+		if c, _ := h.reconcile(); c.Reason != "Creating" || !strings.Contains(c.Message, "(attempt 2 of 5)") {
+			t.Fatalf("%+v", c)
+		}
+		h.restart()
+		drivers.outlived = nodedriver.OutlivedRemains
+	}
+	drivers.remove = nil
+	h.reconcile()
+	<-h.events
+	state, _, err := h.readState(t.Context(), h.infra)
+	if err != nil || state.progress.counted() != 2 || state.progress.Error == "" || drivers.made != 2 {
+		t.Errorf("%v, %+v, made %d", err, state.progress, drivers.made)
+	}
+}
+
 // A hub that ends while a Job creates a machine writes no outcome, and the next one waits for the Job: no attempt is counted again.
 func TestRestartOfJobForm(t *testing.T) {
 	drivers := &fakeDrivers{create: func(ctx context.Context) error {

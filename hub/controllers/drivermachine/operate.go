@@ -45,6 +45,9 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 		var log string
 		if outlived == nodedriver.OutlivedRemains || outlived == nodedriver.OutlivedNothing && attempt > 1 {
 			log, err = m.removeEarlier(ctx, object, machine, work)
+			if errors.Is(err, nodedriver.ErrInterrupted) {
+				err = nodedriver.ErrNotStarted // the removal goes on in a Job, and no creation has begun
+			}
 		}
 		var addresses []nodedriver.Address
 		if err == nil {

@@ -93,8 +93,8 @@ var notCopied = []string{
 	rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation,
 }
 
-// stays reports whether a plan Secret has no labels and annotations but those that it keeps.
-func stays(plan *corev1.Secret) bool {
+// keepsMetadata reports whether no label or annotation of a plan Secret is ever removed.
+func keepsMetadata(plan *corev1.Secret) bool {
 	for label := range plan.Labels {
 		if !slices.Contains(keptLabels, label) {
 			return false

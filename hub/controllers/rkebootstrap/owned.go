@@ -63,7 +63,7 @@ func (r *Reconciler) create(ctx context.Context, bootstrap *rkev1.RKEBootstrap, 
 	object client.Object) (client.Object, error) {
 	created := object
 	var err error
-	if secret, ok := object.(*corev1.Secret); ok && secret.Type == rkev1.MachinePlanSecretType && !stays(secret) {
+	if secret, ok := object.(*corev1.Secret); ok && secret.Type == rkev1.MachinePlanSecretType && !keepsMetadata(secret) {
 		bare := secret.DeepCopy()
 		bare.Labels, bare.Annotations, bare.Data = nil, nil, nil
 		created, err = bare, r.Client.Create(ctx, bare, fieldOwner)

@@ -118,7 +118,7 @@ func TestPlanSecretOfWorker(t *testing.T) {
 	bootstrap.Annotations = nil
 	apply("less of the RKEBootstrap", 1)
 	bootstrap.Labels["mine"] = "yes"
-	if stays(planSecret(bootstrap, machine, "")) {
+	if keepsMetadata(planSecret(bootstrap, machine, "")) {
 		t.Error("a label of a user counts as one that is never removed")
 	}
 }

@@ -18,7 +18,7 @@ import (
 const seenInterval = 2 * time.Minute
 
 // expiryMargin is how long before the end of a certificate counts as soon agents are recorded that report it: when it does, the hub
-// replaces it at once if the agent was seen lately.
+// replaces it at once, or within a day, if the agent was seen lately.
 const expiryMargin = 24 * time.Hour
 
 // recordSeen records in the annotation rkev1.AgentLastSeenAnnotation of the plan Secret that the machine's agent is alive. Only

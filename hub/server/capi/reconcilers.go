@@ -60,7 +60,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
-				Client: newStatusClient(newMachines{c}, &clusterv1.Machine{}), APIReader: reader, ClusterCache: machineNodes{quietNodes{cache}},
+				Client: newStatusClient(unpausedMachines{c}, &clusterv1.Machine{}), APIReader: reader, ClusterCache: machineNodes{quietNodes{cache}},
 				RemoteConditionsGracePeriod: conditionsGracePeriod,
 			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},

@@ -7,13 +7,10 @@ import (
 	"reflect"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,7 +25,8 @@ type statusClient struct {
 	client.Client
 	// kind is the type of the objects.
 	kind reflect.Type
-	// reads has a *statusRead for each of the objects that were read last, by name. An object is reconciled by one goroutine at a time.
+	// reads has a *statusRead for each of the objects that were read last, by name. An object is reconciled by one goroutine at a time. Where
+	// something else reads it meanwhile, or too many are read, each request is sent as it is.
 	reads *lru.Cache
 }
 
@@ -117,16 +115,20 @@ func (w statusWriter) Patch(ctx context.Context, object client.Object, patch cli
 	if err != nil {
 		return err
 	}
+	merged := data
 	if len(status) > 0 {
-		if data, err = jsonpatch.MergeMergePatches(data, rest); err != nil {
+		if merged, err = jsonpatch.MergeMergePatches(data, rest); err != nil {
 			return fmt.Errorf("merging the patches of the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 		}
 	}
-	if err := send(client.RawPatch(patch.Type(), data)); err != nil {
-		return err
+	err = send(client.RawPatch(patch.Type(), merged))
+	if len(status) > 0 && apierrors.IsInvalid(err) { // it may be the rest, such as an address of a provider
+		return send(client.RawPatch(patch.Type(), data))
 	}
-	read.written = status
-	return nil
+	if err == nil {
+		read.written = status
+	}
+	return err
 }
 
 // rest is what the reconcile has changed in the status but for the conditions, as a merge patch and as the status in that. It is empty
@@ -172,27 +174,4 @@ func statusWithoutConditions(object client.Object) (status []byte, others map[st
 	unstructured.RemoveNestedField(only, "status", "deprecated", "v1beta1", "conditions")
 	status, err = json.Marshal(only)
 	return status, others, err
-}
-
-// newMachines is a client for the Machine controller that writes the condition Paused of a new Machine with the first of the others.
-// Cluster API writes it before them, in a request and a reconcile of its own; here a Machine without conditions that is not paused is read
-// as if it had that one.
-type newMachines struct{ client.Client }
-
-// Get implements client.Reader.
-func (c newMachines) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	err := c.Client.Get(ctx, key, object, opts...)
-	machine, ok := object.(*clusterv1.Machine)
-	if err != nil || !ok || len(machine.Status.Conditions) > 0 || !machine.DeletionTimestamp.IsZero() {
-		return err
-	}
-	cluster := &clusterv1.Cluster{}
-	err = c.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster)
-	if err != nil || annotations.IsPaused(cluster, machine) {
-		return client.IgnoreNotFound(err)
-	}
-	conditions.Set(machine, metav1.Condition{
-		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, ObservedGeneration: machine.Generation,
-	})
-	return nil
 }

@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -95,15 +96,52 @@ func reconcileMachine(t *testing.T, c, stored client.Client, changes []func(*clu
 	return after
 }
 
-// TestNewMachines: a new Machine gets the condition Paused with its first others, unless it is paused.
-func TestNewMachines(t *testing.T) {
+// TestInvalidStatus: where the API server refuses the rest of a status, the conditions are written without it.
+func TestInvalidStatus(t *testing.T) {
+	m, read, after := testMachine(), &clusterv1.Machine{}, &clusterv1.Machine{}
+	stored, writes := machineStore(t, 0, m)
+	refuse := func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+		opts ...client.SubResourcePatchOption,
+	) error {
+		data, err := p.Data(o)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(data, []byte(`"addresses"`)) {
+			return apierrors.NewInvalid(clusterv1.GroupVersion.WithKind("Machine").GroupKind(), o.GetName(), nil)
+		}
+		return c.SubResource(sub).Patch(ctx, o, p, opts...)
+	}
+	c := newStatusClient(interceptor.NewClient(stored.(client.WithWatch), interceptor.Funcs{SubResourcePatch: refuse}), m)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), read); err != nil {
+		t.Fatal(err)
+	}
+	helper, err := patch.NewHelper(read, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conditions.Set(read, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+	read.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP}}
+	if err := helper.Patch(t.Context(), read); err == nil {
+		t.Error("nothing says that the status is invalid")
+	}
+	if err := stored.Get(t.Context(), client.ObjectKeyFromObject(m), after); err != nil {
+		t.Fatal(err)
+	}
+	if !conditions.IsTrue(after, clusterv1.ReadyCondition) || len(after.Status.Addresses) > 0 || *writes != 1 {
+		t.Errorf("%d writes, status %+v", *writes, after.Status)
+	}
+}
+
+// TestUnpausedMachines: a new Machine gets the condition Paused with its first others, unless it is paused.
+func TestUnpausedMachines(t *testing.T) {
 	for name, isPaused := range map[string]bool{"not paused": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}
 			cluster.Spec.Paused = ptr.To(isPaused)
 			m := testMachine()
 			stored, writes := machineStore(t, 0, m, cluster)
-			c, read := newStatusClient(newMachines{stored}, m), &clusterv1.Machine{}
+			c, read := newStatusClient(unpausedMachines{stored}, m), &clusterv1.Machine{}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), read); err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func releaseProgram() error {
 type mapping struct{ from, to uintptr }
 
 // unchanged returns where a file is mapped that differs nowhere from its content, of what proc_pid_smaps(5) describes: not for writing, and
-// without pages of its own, as those into which a debugger or a probe has written.
+// without pages of its own, in memory or swapped out, as those into which a debugger or a probe has written.
 func unchanged(smaps io.Reader, file string) ([]mapping, error) {
 	var found []mapping
 	var current *mapping
@@ -51,7 +51,16 @@ func unchanged(smaps io.Reader, file string) ([]mapping, error) {
 			if strings.HasPrefix(permissions, "r-") && strings.HasSuffix(permissions, "p") && strings.HasSuffix(lines.Text(), " "+file) {
 				current = &m
 			}
-		} else if fields := strings.Fields(lines.Text()); current != nil && len(fields) > 1 && fields[0] == "Anonymous:" && fields[1] == "0" {
+			continue
+		}
+		fields := strings.Fields(lines.Text())
+		if current == nil || len(fields) < 2 {
+			continue
+		}
+		switch none := fields[1] == "0"; {
+		case fields[0] == "Anonymous:" && !none:
+			current = nil
+		case fields[0] == "Swap:" && none: // it comes after Anonymous, which does not count what is swapped out
 			found = append(found, *current)
 		}
 	}

@@ -42,19 +42,29 @@ Size:              58136 kB
 Rss:               30000 kB
 Anonymous:             0 kB
 AnonHugePages:         0 kB
+Swap:                  0 kB
 VmFlags: rd ex mr mw me
 03cc6000-07bd2000 r--p 038c6000 fe:00 1234                 /usr/bin/hub
 Anonymous:             4 kB
+Swap:                  0 kB
 07bd2000-07d6e000 rw-p 077d2000 fe:00 1234                 /usr/bin/hub
 Anonymous:             0 kB
+Swap:                  0 kB
 08000000-08001000 r--s 00000000 fe:00 1234                 /usr/bin/hub
 Anonymous:             0 kB
+Swap:                  0 kB
 09000000-09001000 r--p 00000000 fe:00 1234                 /usr/bin/hub
 Anonymous:             0 kB
+Swap:                  0 kB
+0a000000-0a001000 r-xp 00000000 fe:00 1234                 /usr/bin/hub
+Anonymous:             0 kB
+Swap:                  4 kB
 c000000000-c000400000 rw-p 00000000 00:00 0
 Anonymous:             0 kB
+Swap:                  0 kB
 7f0000000000-7f0000001000 r-xp 00000000 fe:00 99           /usr/lib/other
 Anonymous:             0 kB
+Swap:                  0 kB
 `
 	got, err := unchanged(strings.NewReader(smaps), "/usr/bin/hub")
 	if err != nil {

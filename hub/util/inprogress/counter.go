@@ -11,9 +11,8 @@ import (
 
 // Delay is how long the hub writes nothing of what passes or changes soon: least, and more for each object that it has in hand beside it.
 //
-// A hub that is done with some objects in a second has as many in hand as come in the time that each takes. To write nothing of one that
-// passes, the delay has to be longer than that: each is longer than a hub on two slow processors takes for one. Else a hub would write of
-// all of them because it is slow.
+// While each object takes a time t, and r of them are done in a second, r*t are in hand. Nothing is written of them as long as the delay is
+// longer than t, which it is where each is longer than 1/r: from 2.5 objects a second on, which two slow processors do.
 func Delay(least time.Duration, inHand int) time.Duration {
 	const most, each = time.Minute, 400 * time.Millisecond
 	return min(least+time.Duration(inHand)*each, most)

@@ -31,7 +31,7 @@ type Cache struct {
 	Metadata client.Reader
 	// Compared are kinds of which others write the specification, too: where the generation has changed, what is wanted is compared with what
 	// there is. No field that is wanted may be a map that the API server replaces as a whole. The names are those of fields of the
-	// specification that are copied from what there is: another value of them is no change.
+	// specification that are copied from what there is: they do not count as a change of what is wanted, and must equal what there is.
 	Compared map[schema.GroupKind][]string
 
 	mu sync.Mutex
@@ -53,11 +53,11 @@ type identity struct {
 // state is what was wanted of an object, and what it was after that.
 type state struct {
 	wanted, copied, found [sha256.Size]byte
-	// content is the version of the content that has all that is wanted.
-	content    string
-	uid        types.UID
-	version    string
-	generation int64
+	// contentVersion is that of the content that has all that is wanted.
+	contentVersion string
+	uid            types.UID
+	version        string
+	generation     int64
 	// written is when that was.
 	written time.Time
 }
@@ -110,7 +110,7 @@ func (c *Cache) written(reconciled client.ObjectKey, want desired, result client
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, want.identity, state{wanted: want.digest, copied: want.copiedDigest, found: found, content: want.contentOf(result),
+	c.store(reconciled, want.identity, state{wanted: want.digest, copied: want.copiedDigest, found: found, contentVersion: want.contentVersionOf(result),
 		uid: result.GetUID(), version: result.GetResourceVersion(), generation: result.GetGeneration(), written: time.Now()})
 	return nil
 }
@@ -127,7 +127,7 @@ func (c *Cache) describe(owner client.FieldOwner, obj client.Object) (desired, e
 		fields:   setBy(u),
 	}
 	if copied, compared := c.Compared[kind]; compared {
-		want.content, want.copied = u, takeCopied(u, copied)
+		want.object, want.copied = u, takeCopied(u, copied)
 		if want.copiedDigest, err = digest(want.copied); err != nil {
 			return desired{}, err
 		}
@@ -207,11 +207,11 @@ func (c *Cache) unchanged(ctx context.Context, reconciled client.ObjectKey, obj 
 	if err != nil || now != last.found && !ahead {
 		return false, err
 	}
-	if content := want.contentOf(current); last.copied != want.copiedDigest || last.content != content && !ahead {
-		if has, err := want.isIn(current); !has || err != nil {
+	if content := want.contentVersionOf(current); last.copied != want.copiedDigest || last.contentVersion != content && !ahead {
+		if has, err := want.appliedTo(current); !has || err != nil {
 			return false, err
 		}
-		last.copied, last.content = want.copiedDigest, content
+		last.copied, last.contentVersion = want.copiedDigest, content
 		c.update(reconciled, want.identity, last)
 	}
 	if ahead { // whoever waits for what was applied must not take what was there before for it

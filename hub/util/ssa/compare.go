@@ -14,8 +14,8 @@ import (
 type desired struct {
 	identity
 	fields
-	// content is what is set, of a kind that is compared, without copied: the fields of the specification that are copied from what there is.
-	content *unstructured.Unstructured
+	// object is what is set, of a kind that is compared, without copied: the fields of the specification that are copied from what there is.
+	object *unstructured.Unstructured
 	// copied has nil for those that are not set.
 	copied map[string]any
 	// digest is that of all but copied.
@@ -33,28 +33,28 @@ func takeCopied(u *unstructured.Unstructured, names []string) map[string]any {
 	return copied
 }
 
-// isIn reports whether an object has all content that is wanted, of a kind that is compared, and the same fields that are copied. What was
+// appliedTo reports whether an object has all content that is wanted, of a kind that is compared, and the same fields that are copied. What was
 // applied before had the same fields, so that to apply it again would change no value, and remove none.
-func (d desired) isIn(current client.Object) (bool, error) {
-	if d.content == nil {
+func (d desired) appliedTo(current client.Object) (bool, error) {
+	if d.object == nil {
 		return false, nil
 	}
-	var object map[string]any
+	var there map[string]any
 	if u, ok := current.(*unstructured.Unstructured); ok {
-		object = u.Object
+		there = u.Object
 	} else {
 		converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
 		if err != nil {
 			return false, fmt.Errorf("converting %s: %w", client.ObjectKeyFromObject(current), err)
 		}
-		object = converted
+		there = converted
 	}
-	for field, value := range d.content.Object {
-		if isContent(field) && !contains(object[field], value) {
+	for field, value := range d.object.Object {
+		if isContent(field) && !contains(there[field], value) {
 			return false, nil
 		}
 	}
-	spec, _ := object["spec"].(map[string]any)
+	spec, _ := there["spec"].(map[string]any)
 	for field, value := range d.copied {
 		if !reflect.DeepEqual(spec[field], value) {
 			return false, nil

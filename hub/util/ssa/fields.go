@@ -19,8 +19,8 @@ import (
 type fields struct {
 	labels, annotations, finalizers []string
 	owners                          []types.UID
-	// more is whether more is set than the existence of the object and its metadata.
-	more bool
+	// hasContent is whether more is set than the existence of the object and its metadata.
+	hasContent bool
 }
 
 // setBy returns what an apply of wanted sets.
@@ -34,7 +34,7 @@ func setBy(wanted *unstructured.Unstructured) fields {
 		f.owners = append(f.owners, owner.UID)
 	}
 	for field := range wanted.Object {
-		f.more = f.more || isContent(field)
+		f.hasContent = f.hasContent || isContent(field)
 	}
 	return f
 }
@@ -44,11 +44,11 @@ func isContent(field string) bool {
 	return !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field)
 }
 
-// contentOf changes with what is set beside the metadata. The generation stands for the spec, the resource version for the content of kinds
+// contentVersionOf changes with what is set beside the metadata. The generation stands for the spec, the resource version for the content of kinds
 // without one.
-func (f fields) contentOf(obj client.Object) string {
+func (f fields) contentVersionOf(obj client.Object) string {
 	switch {
-	case !f.more:
+	case !f.hasContent:
 		return ""
 	case obj.GetGeneration() == 0:
 		return obj.GetResourceVersion()
