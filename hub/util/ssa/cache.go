@@ -110,8 +110,10 @@ func (c *Cache) written(reconciled client.ObjectKey, want desired, result client
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, want.identity, state{wanted: want.digest, copied: want.copiedDigest, found: found, contentVersion: want.contentVersionOf(result),
-		uid: result.GetUID(), version: result.GetResourceVersion(), generation: result.GetGeneration(), written: time.Now()})
+	c.store(reconciled, want.identity, state{
+		wanted: want.digest, copied: want.copiedDigest, found: found, contentVersion: want.contentVersionOf(result),
+		uid: result.GetUID(), version: result.GetResourceVersion(), generation: result.GetGeneration(), written: time.Now(),
+	})
 	return nil
 }
 

@@ -33,8 +33,8 @@ func takeCopied(u *unstructured.Unstructured, names []string) map[string]any {
 	return copied
 }
 
-// appliedTo reports whether an object has all content that is wanted, of a kind that is compared, and the same fields that are copied. What was
-// applied before had the same fields, so that to apply it again would change no value, and remove none.
+// appliedTo reports whether an object has all content that is wanted, of a kind that is compared, and the same fields that are copied.
+// What was applied before had the same fields, so that to apply it again would change no value, and remove none.
 func (d desired) appliedTo(current client.Object) (bool, error) {
 	if d.object == nil {
 		return false, nil

@@ -44,8 +44,8 @@ func isContent(field string) bool {
 	return !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field)
 }
 
-// contentVersionOf changes with what is set beside the metadata. The generation stands for the spec, the resource version for the content of kinds
-// without one.
+// contentVersionOf changes with what is set beside the metadata. The generation stands for the spec, the resource version for the content
+// of kinds without one.
 func (f fields) contentVersionOf(obj client.Object) string {
 	switch {
 	case !f.hasContent:
