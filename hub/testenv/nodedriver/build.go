@@ -22,10 +22,20 @@ func Build(dir, mode string) (string, error) {
 	program := filepath.Join(dir, "docker-machine-driver-lab")
 	// Another process writes it: a program that this one starts meanwhile would have the file open for writing until its exec, and the driver
 	// could not be started (golang.org/issue/22315).
-	write := exec.Command("install", "-m", "0755", "/dev/stdin", program)
+	temp, err := os.MkdirTemp(dir, ".driver-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	whole := filepath.Join(temp, "program")
+	write := exec.Command("install", "-m", "0755", "/dev/stdin", whole)
 	write.Stdin = bytes.NewReader(content)
 	if out, err := write.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("writing the node driver: %w: %s", err, out)
+	}
+	// Tests that run at the same time write it into one directory, and a hub may read it.
+	if err := os.Rename(whole, program); err != nil {
+		return "", err
 	}
 	return program, SetMode(program, mode)
 }
