@@ -62,19 +62,7 @@ func newCloud(t *testing.T) *fake.Cloud {
 func TestNodeDriverJobs(t *testing.T) {
 	t.Parallel()
 	cloud := newCloud(t)
-	driver := &managementv3.NodeDriver{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}
-	driver.Spec = managementv3.NodeDriverSpec{Active: true, Builtin: true}
-	env.Create(t, driver)
-	testenv.Until(t, "the driver to be installed", func() error {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
-			return err
-		}
-		if !meta.IsStatusConditionTrue(driver.Status.Conditions, "Ready") || driver.Status.Checksum == "" {
-			return fmt.Errorf("%+v", driver.Status)
-		}
-		return nil
-	})
-
+	driver := newJobDriver(t)
 	cluster := jobCluster(t, cloud.URL)
 	testenv.Until(t, "an instance to be bootstrapped", func() error {
 		all := cloud.Instances()
@@ -120,6 +108,42 @@ func TestNodeDriverJobs(t *testing.T) {
 	env.Delete(t, driver)
 	env.Gone(t, driver)
 	nothingLeft(t)
+
+	// The kinds of a driver that is installed again are new ones of the same name.
+	cloud.SetFault(nil)
+	driver = newJobDriver(t)
+	cluster = jobCluster(t, cloud.URL)
+	for quantity := range int32(2) {
+		testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].Quantity = ptr.To(quantity + 1) })
+		testenv.Until(t, "the machines of the driver that was installed again", func() error {
+			if all := cloud.Instances(); len(all) != int(quantity)+1 {
+				return fmt.Errorf("instances %+v, machines %v", all, labMachines(t, cluster.Namespace))
+			}
+			return nil
+		})
+	}
+	env.Delete(t, cluster)
+	env.Gone(t, cluster)
+	env.Delete(t, driver)
+	env.Gone(t, driver)
+}
+
+// newJobDriver installs the driver, and waits until it is.
+func newJobDriver(t *testing.T) *managementv3.NodeDriver {
+	t.Helper()
+	driver := &managementv3.NodeDriver{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}
+	driver.Spec = managementv3.NodeDriverSpec{Active: true, Builtin: true}
+	env.Create(t, driver)
+	testenv.Until(t, "the driver to be installed", func() error {
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(driver.Status.Conditions, "Ready") || driver.Status.Checksum == "" {
+			return fmt.Errorf("%+v", driver.Status)
+		}
+		return nil
+	})
+	return driver
 }
 
 // killJob kills the only Job that runs for machines of a namespace, when it has saved which instance it has made, and waits until its

@@ -50,7 +50,7 @@ type Reconciler struct {
 	mgr     ctrl.Manager
 	options controller.Options
 	mutex   sync.Mutex
-	// started are the drivers that have a controller.
+	// started are the drivers that have, or had, a controller, by their name.
 	started    map[string]*machines
 	operations *operations
 }
@@ -89,7 +89,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.stop(ctx)
 	}
 	name := driver.Status.DriverName
-	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || r.started[name] != nil {
+	m := r.started[name]
+	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || m != nil && !m.stopped.Load() {
 		return ctrl.Result{}, nil
 	}
 	// A controller of a kind that is not there would end the hub.
@@ -99,27 +100,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if found, err := objects.Get(ctx, r.Client, key, crd); err != nil || !found || !crd.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
-	if r.started[name], err = r.start(name, driver.Name); err != nil {
-		delete(r.started, name)
+	if m != nil && m.nodeDriver == driver.Name {
+		return ctrl.Result{}, m.resume(ctx)
+	}
+	if m, err = r.start(name, driver.Name); err != nil {
 		return ctrl.Result{}, fmt.Errorf("starting the controller of driver %s: %w", name, err)
 	}
+	r.started[name] = m
 	return ctrl.Result{}, nil
 }
 
-// stop ends the watches of kinds that were deleted with their NodeDriver.
+// stop has controllers do nothing whose kinds were deleted with their NodeDriver. The watch of the kind goes on, and finds nothing, until the
+// kind is there again: Cluster API's controllers watch through it, too, and would wait for its end, and for no other, to make machines.
 func (r *Reconciler) stop(ctx context.Context) error {
 	left := &managementv3.NodeDriverList{}
 	if err := r.Client.List(ctx, left); err != nil {
 		return fmt.Errorf("listing NodeDrivers: %w", err)
 	}
 	for name, m := range r.started {
-		if has(left, name) {
-			continue
+		if !has(left, name) {
+			m.stopped.Store(true)
 		}
-		m.stopped.Store(true)
-		delete(r.started, name)
-		if err := r.mgr.GetCache().RemoveInformer(ctx, object(m.kind)); err != nil {
-			return fmt.Errorf("ending the watch of the machines of driver %s: %w", name, err)
+	}
+	return nil
+}
+
+// resume has a controller go on whose kind is there again, with the machines that it has left alone meanwhile.
+func (m *machines) resume(ctx context.Context) error {
+	m.stopped.Store(false)
+	for _, request := range m.list(ctx) {
+		machine := object(m.kind)
+		machine.SetNamespace(request.Namespace)
+		machine.SetName(request.Name)
+		select {
+		case m.events <- event.GenericEvent{Object: machine}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return nil

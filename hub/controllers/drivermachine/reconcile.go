@@ -44,7 +44,7 @@ type machines struct {
 	controller         controller.Controller
 	events             chan event.GenericEvent
 	byMachine          machineIndex
-	// stopped is true once the kind was deleted with its NodeDriver: reading it would wait for ever.
+	// stopped is true while the kind is deleted with its NodeDriver.
 	stopped atomic.Bool
 }
 
