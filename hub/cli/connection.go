@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -158,6 +159,8 @@ func clusterKey(text string) (client.ObjectKey, error) {
 // namespace, an API server that does not run, and one that is not that of a hub.
 func explain(err error) error {
 	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return err // the API server forbids it to everybody
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("a right is missing: %w; ask an administrator of the hub for it", err)
 	case errors.Is(err, syscall.ECONNREFUSED):

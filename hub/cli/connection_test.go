@@ -11,8 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -79,6 +81,11 @@ func TestExplain(t *testing.T) {
 		if got := explain(err); !strings.Contains(got.Error(), tt.want) || !errors.Is(got, tt.err) {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
+	}
+	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("because it is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	if got := explain(fmt.Errorf("creating: %w", ending)); strings.Contains(got.Error(), "a right is missing") || !errors.Is(got, ending) {
+		t.Errorf("in a namespace that is being deleted: got %v", got)
 	}
 	if got := explain(fs.ErrClosed); got.Error() != fs.ErrClosed.Error() {
 		t.Errorf("got %v", got)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/packaging/install"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
 // nodeOptions are the flags of "hub node-command".
@@ -67,6 +69,9 @@ func (o *nodeOptions) run(ctx context.Context, c client.Client, cluster client.O
 	if err != nil {
 		return "", err
 	}
+	if err := checkTakesMachines(ctx, c, cluster); err != nil {
+		return "", err
+	}
 	command, err := o.create(ctx, c, management, registrationCommand{
 		name: "node-command", purpose: managementv3.MachinesPurpose, roles: o.roles(),
 		templates: func(status *managementv3.ClusterRegistrationTokenStatus) registrationTemplates {
@@ -79,6 +84,19 @@ func (o *nodeOptions) run(ctx context.Context, c client.Client, cluster client.O
 		return "", err
 	}
 	return strings.Join(append([]string{command}, o.scriptArgs()...), " "), nil
+}
+
+// checkTakesMachines refuses an imported Cluster, which may be one whose author left spec.rkeConfig out: no machine could register.
+func checkTakesMachines(ctx context.Context, c client.Reader, key client.ObjectKey) error {
+	cluster := &provisioningv1.Cluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		return explain(fmt.Errorf("reading Cluster %s: %w", key, err))
+	}
+	if cluster.Spec.RKEConfig != nil {
+		return nil
+	}
+	return fmt.Errorf("the Cluster %s has no spec.rkeConfig: it was created elsewhere, and \"hub import-command\" prints the command that "+
+		"imports it. For a cluster that the hub creates, delete this Cluster and create it with spec.rkeConfig, which may be {}", key)
 }
 
 // roles are what machines may register with by the command.

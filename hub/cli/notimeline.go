@@ -37,7 +37,8 @@ func noTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) 
 	}
 	switch {
 	case isProvisioning && provisioning.Spec.RKEConfig == nil:
-		e.why = "it is imported, and the hub does not manage its machines; see the conditions of the Cluster of provisioning.cattle.io"
+		e.why = "without spec.rkeConfig it is imported, and the hub does not manage its machines; see the conditions of the Cluster of " +
+			"provisioning.cattle.io"
 	case isProvisioning || isCAPI && rkev1.Refers(capi.Spec.ControlPlaneRef, "RKEControlPlane"):
 		e.why = "no hub has worked on it since it was created"
 	case isCAPI:

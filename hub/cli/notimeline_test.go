@@ -28,7 +28,7 @@ func TestNoTimeline(t *testing.T) {
 		want      string
 	}{
 		"none":              {want: "there is no Cluster of this name"},
-		"imported":          {objects: []client.Object{imported}, want: "it is imported"},
+		"imported":          {objects: []client.Object{imported}, want: "without spec.rkeConfig it is imported"},
 		"new":               {objects: []client.Object{created}, want: "no hub has worked on it"},
 		"of another":        {objects: []client.Object{foreign}, want: "is not an RKEControlPlane"},
 		"without the right": {objects: []client.Object{created}, forbidden: true, want: "does not exist or no hub manages it"},

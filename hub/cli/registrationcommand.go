@@ -181,6 +181,9 @@ func managementCluster(ctx context.Context, c client.Reader, key client.ObjectKe
 		}
 		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return "", fmt.Errorf("the Cluster %s is being deleted", key)
+	}
 	// The annotation is written before there is a namespace for the token, the status afterwards.
 	name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	if name == "" || cluster.Status.ClusterName != name {

@@ -27,8 +27,9 @@ func (r *Reconciler) checkImported(_ context.Context, s *scope) error {
 				"whose API server the hub does not configure; remove the field and use the hub"))
 	}
 	if s.cluster.Spec.KubernetesVersion != "" {
-		s.partial = append(s.partial, cause.New("VersionNotManaged", "spec.kubernetesVersion has no effect on an imported cluster, which the "+
-			"hub does not upgrade; remove the field"))
+		s.partial = append(s.partial, cause.New("VersionNotManaged", "spec.kubernetesVersion has no effect without spec.rkeConfig: the cluster "+
+			"was created elsewhere, and the hub does not upgrade it; remove the field, or, for a cluster that the hub creates, delete this "+
+			"Cluster and create it with spec.rkeConfig, which may be {}"))
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestImportedFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := specCondition(s).Message
-	for _, field := range []string{"spec.localClusterAuthEndpoint.enabled", "spec.kubernetesVersion"} {
+	for _, field := range []string{"spec.localClusterAuthEndpoint.enabled", "spec.kubernetesVersion", "spec.rkeConfig"} {
 		if !strings.Contains(message, field) {
 			t.Errorf("%q does not name %s", message, field)
 		}

@@ -40,7 +40,8 @@ func (g *Registrar) connectCustom(
 		return nil, err
 	}
 	if cluster.Spec.RKEConfig == nil {
-		return nil, response.Errorf(http.StatusConflict, "the cluster %s was imported and takes no machines: add them where it was created",
+		return nil, response.Errorf(http.StatusConflict, "the cluster %s takes no machines: its Cluster has no spec.rkeConfig, so "+
+			"that it is one that was created elsewhere; add machines there, or create the Cluster again with spec.rkeConfig, which may be {}",
 			client.ObjectKeyFromObject(cluster))
 	}
 	bootstrap, err := g.knownMachine(ctx, cluster, registration)
