@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Decode reads a plan from the value of the key "plan". Unknown fields are ignored; what is empty or no JSON is an error. Whether the plan
@@ -20,6 +22,27 @@ func Decode(raw []byte) (Plan, error) {
 		return Plan{}, fmt.Errorf("decoding plan: %w", err)
 	}
 	return plan, nil
+}
+
+// UnknownField returns the name of a field in a plan that Decode ignores, since it is mistyped or of a later version: the first one; empty
+// if there is none.
+func UnknownField(raw []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&Plan{})
+	if err == nil {
+		return ""
+	}
+	// The package has no type for this error.
+	quoted, found := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if !found {
+		return ""
+	}
+	name, err := strconv.Unquote(quoted)
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 // Encode writes a plan as the value of the key "plan". Equal plans have equal bytes, so their checksums are equal too.

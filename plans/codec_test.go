@@ -46,6 +46,22 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestUnknownField: who writes a plan by hand can learn of a mistyped field, which agents ignore.
+func TestUnknownField(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"instructions":[{"name":"a","script":"true","saveOutput":true}],"probes":{"p":{"httpGet":{"url":"http://a"}}}}`: "",
+		`{"Files":[{"PATH":"/a"}]}`:                             "",
+		`{"instruction":[{"name":"a"}]}`:                        "instruction",
+		`{"instructions":[{"name":"a","scirpt":"true"}]}`:       "scirpt",
+		`{"probes":{"p":{"httpGet":{"url":"http://a"},"x":1}}}`: "x",
+		`{`: "",
+	} {
+		if got := UnknownField([]byte(raw)); got != want {
+			t.Errorf("%s: got %q, want %q", raw, got, want)
+		}
+	}
+}
+
 func TestEncodeIsDeterministicAndReadable(t *testing.T) {
 	plan := Plan{
 		Instructions: []Instruction{{CommonInstruction: CommonInstruction{Name: "a", Command: "sh", Args: []string{"-c", "a && b > c"}}}},

@@ -141,7 +141,7 @@ func TestStatusExitCode(t *testing.T) {
 func TestRetry(t *testing.T) {
 	m := newFakeMachine(t)
 	m.serve()
-	m.want(0, "Retrying plan", "retry")
+	m.want(0, "from hub; follow it with: system-agent logs -f\n", "retry")
 	m.agent.retry = errors.New("the plan is applied")
 	m.want(1, "system-agent: the plan is applied\n", "retry")
 	m.want(1, `no plan source "moon": this agent has hub`, "retry", "--source", "moon")
@@ -205,6 +205,8 @@ func TestPlanDiff(t *testing.T) {
 		t.Errorf("content is shown:\n%s", out)
 	}
 	m.want(1, "decoding plan", "plan", "diff", m.dir+"/etc/file")
+	m.write("mistyped.json", `{"instruction": [{"script": "true"}]}`)
+	m.want(0, `Warning: the plan has a field "instruction"`, "plan", "diff", m.dir+"/mistyped.json")
 
 	m.serve()
 	m.agent.plan = same

@@ -102,6 +102,9 @@ func (t *target) diff(cmd *cobra.Command, args []string) (diffOutput, error) {
 	if err != nil {
 		return diffOutput{}, err
 	}
+	if field := plans.UnknownField(raw); field != "" && len(args) == 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: the plan has a field %q, which the agent does not know; it has no effect.\n", field)
+	}
 	output := diffOutput{Checksum: plans.Checksum(raw), Files: preview.Files(host.Local{}, plan.Files), Instructions: []diffInstruction{}}
 	output.Applied = state.Last != nil && state.Last.Checksum == output.Checksum && state.Last.Succeeded
 	if previous, err := plans.Decode(delivered); err == nil && len(args) == 1 {

@@ -27,8 +27,8 @@ attempt gets a new number. The command fails if no agent runs, or if there is no
 			if err := v.client.Retry(cmd.Context(), state.Source); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Retrying plan %s from %s; follow it with: system-agent logs -f\n",
-				plans.ShortChecksum(state.Checksum), state.Source)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Retrying plan %s from %s; follow it with: system-agent logs%s -f\n",
+				plans.ShortChecksum(state.Checksum), state.Source, sourceOption(state.Source))
 			return err
 		},
 	}

@@ -85,7 +85,7 @@ func (w statusWriter) source(s engine.State) {
 		w.row("Phase", "%s", phase)
 	}
 	if w.running && failed(s) && s.Phase == engine.PhaseIdle {
-		w.row("", "retry the plan with: system-agent retry")
+		w.row("", "retry the plan with: system-agent retry%s", sourceOption(s.Source))
 	}
 	if p := s.Progress; p != nil {
 		w.row("Progress", "%s", progressText(*p, w.now))
@@ -170,15 +170,19 @@ func (w statusWriter) attempt(s engine.State) {
 		if state != runFailed {
 			continue
 		}
-		flag := ""
-		if s.Source != engine.HubName {
-			flag = " --source " + s.Source
-		}
-		w.row("", "          output: system-agent logs%s --attempt %d --instruction %d", flag, a.Number, run.Index)
+		w.row("", "          output: system-agent logs%s --attempt %d --instruction %d", sourceOption(s.Source), a.Number, run.Index)
 		if run.RunDir != "" {
 			w.row("", "          files: %s", run.RunDir)
 		}
 	}
+}
+
+// sourceOption is the option with which a printed command is about a source; the hub is the default.
+func sourceOption(source string) string {
+	if source == engine.HubName {
+		return ""
+	}
+	return " --source " + source
 }
 
 func (w statusWriter) attemptText(a journal.Attempt) string {

@@ -111,7 +111,11 @@ func checkConfig(_ context.Context, m Machine) []Result {
 			"correct or remove them in "+m.ConfigFile))
 	}
 	if m.Config.LocalEnabled {
-		results = append(results, m.checkLocalPlans())
+		directory := m.checkLocalPlans()
+		results = append(results, directory)
+		if directory.Verdict == OK {
+			results = append(results, m.checkPlanFiles(m.Config.LocalPlanDirectory)...)
+		}
 	}
 	if !m.Config.RemoteEnabled {
 		return results
@@ -175,6 +179,10 @@ func checkContact(_ context.Context, m Machine) []Result {
 	}
 	var results []Result
 	for _, source := range m.Agent.Sources {
+		if source.Source != engine.HubName {
+			results = append(results, planFile(source))
+			continue
+		}
 		name := "contact with " + source.Source
 		switch {
 		case source.SourceError != "":
@@ -187,6 +195,19 @@ func checkContact(_ context.Context, m Machine) []Result {
 		}
 	}
 	return results
+}
+
+// planFile reports whether the running agent can use the file with a local plan.
+func planFile(source engine.State) Result {
+	name := "plan file of " + source.Source
+	switch {
+	case source.SourceError != "":
+		return problem(name, fmt.Sprintf("invalid since %s: %s", source.SourceErrorSince.UTC().Format(time.RFC3339), source.SourceError),
+			"correct the file, its owner or its mode; system-agent plan diff <file> shows what it would do")
+	case !source.Contacted:
+		return skipped(name, "not read yet")
+	}
+	return ok(name, "valid")
 }
 
 // processes lists the PIDs of the machine.

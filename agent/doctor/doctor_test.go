@@ -124,7 +124,8 @@ func TestAgent(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	applies := &control.Status{Version: "v1", PID: 7, Sources: []engine.State{{Source: "hub", Phase: engine.PhaseApplying, Contacted: true}}}
 	away := &control.Status{Sources: []engine.State{{Source: "hub", Contacted: true, SourceError: "connection refused",
-		SourceErrorSince: now.Add(-time.Hour)}, {Source: "local/a"}}}
+		SourceErrorSince: now.Add(-time.Hour)}, {Source: "local/a"},
+		{Source: "local/b", SourceError: "decoding plan: empty", SourceErrorSince: now.Add(-time.Hour)}}}
 	interlocks := config.Config{InterlockDirectory: "/var/interlock"}
 	active := map[string]string{"var/interlock/applyinator-active": "", "var/interlock/restart-pending": ""}
 	agent := func(comm, args, space string) map[string]string {
@@ -149,7 +150,8 @@ func TestAgent(t *testing.T) {
 			"skipped agent: the socket is unknown without a configuration"},
 		"contact": {checkContact, nil, Machine{Agent: away},
 			"problem contact with hub: lost since 2026-11-21T02:00:00Z: connection refused\n" +
-				"warning contact with local/a: none since the agent has started"},
+				"skipped plan file of local/a: not read yet\n" +
+				"problem plan file of local/b: invalid since 2026-11-21T02:00:00Z: decoding plan: empty"},
 		"interlocks at work": {checkInterlocks, map[string]string{"var/interlock/applyinator-active": ""}, Machine{Config: interlocks,
 			Agent: applies}, "ok interlocks: none stale"},
 		"interlocks left": {checkInterlocks, active, Machine{Config: interlocks, Now: func() time.Time { return time.Now().Add(time.Hour) }},
@@ -193,6 +195,26 @@ func TestLocalPlanDirectory(t *testing.T) {
 	m.Config.LocalPlanDirectory = "/var/none"
 	if got := render(checkConfig(t.Context(), m)); !strings.Contains(got, "warning local plans: /var/none: no such file") {
 		t.Error(got)
+	}
+}
+
+// TestPlanFiles: what the agent ignores of local plans is named.
+func TestPlanFiles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"none": {map[string]string{"p/": ""}, "ok plan files: 0 in /p"},
+		"two": {map[string]string{"p/a.plan": "{}", "p/a.pos": "", "p/b/c.plan": "{", "p/.x/y.plan": "{}", "p/README": ""},
+			"ok plan files: 2 in /p"},
+		"of another name": {map[string]string{"p/first.json": "{}", "p/.a.plan": ""},
+			"warning plan files: /p has no plan: the name of first.json does not end in .plan"},
+		"mistyped": {map[string]string{"p/a.plan": `{"instruction":[]}`},
+			"warning plan files: a.plan has a field \"instruction\", which has no effect\nok plan files: 1 in /p"},
+	} {
+		if got := render(Machine{Root: tree(t, tc.files)}.checkPlanFiles("/p")); got != tc.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, tc.want)
+		}
 	}
 }
 

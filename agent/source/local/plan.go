@@ -133,6 +133,9 @@ func (p *Plan) readPlan() error {
 	}
 	if !bytes.Equal(raw, p.raw) {
 		p.raw, p.undelivered = raw, true
+		if field := plans.UnknownField(raw); field != "" {
+			p.directory.Log.Warn("Local plan has a field that this agent does not know; it has no effect", "plan", p.name, "field", field)
+		}
 	}
 	return nil
 }

@@ -131,3 +131,12 @@ func TestFinished(t *testing.T) {
 		})
 	}
 }
+
+// TestMistypedField: a field that is ignored is named.
+func TestMistypedField(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t)
+	f.write("a.plan", `{"instruction":[]}`)
+	f.start()
+	f.logged("plan=a field=instruction")
+}
