@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/packaging/install"
+	"github.com/drover-dev/drover/plans"
 )
 
 // uninstallScripts remove a distribution; uninstallDirectories are where its installer puts them, whatever the PATH.
@@ -40,6 +41,11 @@ The exit code is that of the uninstall script.`,
 				return err
 			}
 			scripts := findScripts(uninstallScripts, append(filepath.SplitList(os.Getenv("PATH")), uninstallDirectories...))
+			if purge && len(scripts) > 0 {
+				if err := (&target{}).checkDataDirectories(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			if !yes {
 				confirmed, err := confirm(interruptible(cmd.Context(), cmd.InOrStdin()), cmd.ErrOrStderr(), purge, scripts)
 				if err != nil {
@@ -74,6 +80,40 @@ func findScripts(names, directories []string) []string {
 		}
 	}
 	return found
+}
+
+// dataDirectories are the variables by which uninstall scripts find the data of a distribution, and where they look without them.
+var dataDirectories = map[string]string{"K3S_DATA_DIR": "/var/lib/rancher/k3s", "RKE2_DATA_DIR": "/var/lib/rancher/rke2"}
+
+// checkDataDirectories fails where a plan of this machine has put the data of the distribution into another directory than its uninstall
+// script would remove. What else is in that directory is removed, too, so that the caller has to name it.
+func (t *target) checkDataDirectories(ctx context.Context) error {
+	v, err := t.inspect(ctx)
+	if err != nil {
+		return nil // what is left of an agent is removed all the same
+	}
+	for _, state := range v.status.Sources {
+		raw, err := v.plan(ctx, state)
+		if err != nil {
+			continue
+		}
+		plan, err := plans.Decode(raw)
+		if err != nil {
+			continue
+		}
+		for _, instruction := range plan.Instructions {
+			for _, pair := range instruction.Env {
+				name, value, _ := strings.Cut(pair, "=")
+				usual, known := dataDirectories[name]
+				if !known || !filepath.IsAbs(value) || filepath.Clean(value) == usual || os.Getenv(name) != "" {
+					continue
+				}
+				return fmt.Errorf("the data of Kubernetes is in %[2]s, and not in %[3]s, which the uninstall script removes; to delete all of %[2]s, "+
+					"run: %[1]s=%[2]s system-agent leave --purge-distribution", name, value, usual)
+			}
+		}
+	}
+	return nil
 }
 
 // confirm asks on out whether to go on; true only for the answer "yes".
