@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
@@ -99,6 +101,7 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		return err
 	}
 
+	warnOfMissingAgents(opts, logger)
 	opts.api.CollectAfter = ready
 	config, apiServer, err := connect(ctx, opts, logger)
 	if err != nil {
@@ -135,6 +138,17 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	}
 	logger.Info("Stopping hub")
 	return nil
+}
+
+// warnOfMissingAgents says at the start what would otherwise be noticed when the first machine is added.
+func warnOfMissingAgents(opts *serveOptions, logger *slog.Logger) {
+	if !opts.hub.Providers.Has(provider.ControlPlane) {
+		return // it has no gateway
+	}
+	if missing := downloads.Missing(opts.hub.AssetsDir); len(missing) > 0 {
+		logger.Warn("Agents are missing in --assets-dir; machines that need them cannot be added with the hub's command", "assetsDir",
+			opts.hub.AssetsDir, "missing", missing)
+	}
 }
 
 // correctionTime is how long the embedded API server stays up for the correction of a Secret because of which the hub does not start.

@@ -117,6 +117,18 @@ func (f *Files) serveAsset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// Missing returns the agents that a directory does not have, by the names of their files.
+func Missing(dir string) []string {
+	var missing []string
+	for _, arch := range architectures {
+		name := "system-agent-" + arch
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
 // AgentChecksums returns the hex SHA-256 of the agents that are served, by architecture; none for a hub without agents.
 func (f *Files) AgentChecksums() (map[string]string, error) {
 	sums := map[string]string{}
@@ -153,7 +165,7 @@ func (f *Files) open(name string) (*os.File, error) {
 	}
 	file, err := os.Open(filepath.Join(f.dir, fileName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, response.Errorf(http.StatusNotFound, "the hub has no %s: it is missing in the hub's assets folder", fileName)
+		return nil, response.Errorf(http.StatusNotFound, "the hub has no %s: it is not in the hub's --assets-dir", fileName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening asset %s: %w", name, err)

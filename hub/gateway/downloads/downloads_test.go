@@ -40,6 +40,19 @@ func TestAgentChecksums(t *testing.T) {
 	}
 }
 
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	if got := Missing(filepath.Join(dir, "none")); len(got) != len(architectures) {
+		t.Errorf("of a directory that does not exist: got %v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "system-agent-amd64"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"system-agent-arm64"}, Missing(dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestResume: a client that continues a download gets the rest of the same file, or all of another one.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
