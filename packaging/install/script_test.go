@@ -94,3 +94,34 @@ func FuzzQuote(f *testing.F) {
 		}
 	})
 }
+
+// TestWithoutAHub: an agent that gets its plans from files needs neither a hub nor the network, and a caller who has forgotten to say that
+// there is no hub learns how.
+func TestWithoutAHub(t *testing.T) {
+	script, err := Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t)
+	m.write("media/agent", agentBinary, 0o755)
+	m.write("media/uninstall.sh", string(UninstallScript()), 0o755)
+	env := []string{"CATTLE_LOCAL_ENABLED=true", "CATTLE_AGENT_BINARY_LOCAL=true",
+		"CATTLE_AGENT_BINARY_LOCAL_LOCATION=" + m.path("media/agent"), "CATTLE_AGENT_UNINSTALL_LOCAL=true",
+		"CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION=" + m.path("media/uninstall.sh")}
+	if out, ok := m.run(script, env); ok || !strings.Contains(out, "without a hub, set CATTLE_REMOTE_ENABLED=false") {
+		t.Errorf("without a URL: success %t: %s", ok, out)
+	}
+	if out, ok := m.run(script, append(env, "CATTLE_REMOTE_ENABLED=false")); !ok {
+		t.Errorf("the installation fails: %s", out)
+	}
+	config := m.read("etc/rancher/agent/config.yaml")
+	for _, line := range []string{"remoteEnabled: false\n", "localEnabled: true\n",
+		"localPlanDirectory: " + m.path("var/lib/agent/plans") + "\n"} {
+		if !strings.Contains(config, line) {
+			t.Errorf("the configuration has no %q:\n%s", line, config)
+		}
+	}
+	if argv := m.read("argv"); argv != "" {
+		t.Errorf("curl was called: %s", argv)
+	}
+}

@@ -134,7 +134,7 @@ check_settings() {
 	server=${server%/}
 	case $server in
 	https://?*) ;;
-	'') [ -z "$registers" ] || fail "The URL of the hub is missing (--server)" ;;
+	'') [ -z "$registers" ] || fail "The URL of the hub is missing (--server); without a hub, set CATTLE_REMOTE_ENABLED=false" ;;
 	*) fail "The URL of the hub must begin with https://, got $server" ;;
 	esac
 	ca_checksum=$(printf '%s' "$ca_checksum" | tr 'A-F' 'a-f')
