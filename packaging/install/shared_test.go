@@ -151,3 +151,39 @@ esac`)
 		}
 	}
 }
+
+// TestServerToken: a registered machine that runs a server sends the hash of its token, by which the hub finds that of another cluster.
+// What cannot be read is not sent.
+func TestServerToken(t *testing.T) {
+	const k3s, rke2 = "etc/rancher/k3s/config.yaml.d/50-rancher.yaml", "etc/rancher/rke2/config.yaml.d/50-rancher.yaml"
+	for name, tc := range map[string]struct{ unit, id, file, content, token string }{
+		"no node":                         {file: k3s, content: `{"token":"a"}`},
+		"a server of k3s":                 {unit: "k3s", file: k3s, content: "{\n\"agent-token\": \"b\",\n\"token\": \"a.1\"\n}", token: "a.1"},
+		"a server of RKE2":                {unit: "rke2-server", file: rke2, content: `{"token": "K10ab::server:a", "x": "y"}`, token: "a"},
+		"an agent":                        {unit: "rke2-agent", file: rke2, content: `{"token": "a"}`},
+		"with its id":                     {unit: "k3s", id: strings.Repeat("1", 63), file: k3s, content: `{"token": "a"}`},
+		"without a token":                 {unit: "k3s", file: k3s, content: `{"agent-token": "b"}`},
+		"with an escaped character":       {unit: "k3s", file: k3s, content: `{"token": "a\u0026b"}`},
+		"with a configuration of its own": {unit: "k3s", file: "etc/rancher/k3s/config.yaml", content: `{"token": "a"}`},
+	} {
+		hub, m := newTestHub(t), newMachine(t)
+		m.stub("systemctl", `case $1 in
+is-system-running) echo running ;;
+is-active) [ "$3" = "`+tc.unit+`" ] ;;
+esac`)
+		m.write("etc/rancher/agent/cattle-id", strings.Repeat("1", 63)+"\n", 0o600)
+		m.write(tc.file, tc.content, 0o600)
+		out, ok := m.run(hub.script(t), []string{"CATTLE_ID=" + tc.id}, "--token", "secret", "--etcd")
+		asked := hub.requested("/v3/connect/agent")
+		if !ok || len(asked) != 1 {
+			t.Fatalf("%s: registered %d times: %s", name, len(asked), out)
+		}
+		want := ""
+		if tc.token != "" {
+			want = digest(tc.token)
+		}
+		if got := asked[0].Header.Get("X-Cattle-Server-Token-Hash"); got != want {
+			t.Errorf("%s: got the hash %q, want %q", name, got, want)
+		}
+	}
+}

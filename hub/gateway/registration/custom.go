@@ -57,6 +57,9 @@ func (g *Registrar) connectCustom(
 	if err := g.checkPaused(ctx, client.ObjectKeyFromObject(cluster)); err != nil {
 		return nil, err
 	}
+	if err := g.checkServerToken(ctx, cluster, registration); err != nil {
+		return nil, err
+	}
 	if err := g.Tokens.Use(ctx, token, "machine "+registration.ID); err != nil {
 		return nil, err
 	}

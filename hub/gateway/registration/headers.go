@@ -36,6 +36,8 @@ type registration struct {
 	ID string
 	// SecretHash is the hex SHA-256 of the secret by which the machine proves that the ID is its own; empty where it sent none.
 	SecretHash string
+	// ServerTokenHash is the hex SHA-256 of the token of a server of k3s or RKE2 that runs on the machine; empty where none is known.
+	ServerTokenHash string
 	// fields are the headers as the machine request holds them, without the secret.
 	fields map[string][]string
 }
@@ -90,6 +92,9 @@ func parseRegistration(headers http.Header) (*registration, error) {
 		}
 		r.SecretHash = tokens.Hash(secret)
 		r.fields[rkev1.HeaderMachineSecretHash] = []string{r.SecretHash}
+	}
+	if r.ServerTokenHash, err = headerValue(headers, serverTokenHash, false); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

@@ -22,7 +22,7 @@ func TestParseRegistration(t *testing.T) {
 		"X-Cattle-Id": "abc123", "X-Cattle-Machine-Secret": "0123456789abcdef", "X-Cattle-Role-Etcd": "true", "X-Cattle-Role-Worker": "false",
 		"X-Cattle-Node-Name": " node-1.example ", "X-Cattle-Address": "192.0.2.1,2001:db8::1", "X-Cattle-Detected-Address": "10.0.0.1",
 		"X-Cattle-Labels": "cattle.io/os=linux,a=b,empty=", "X-Cattle-Taints": "k=v:NoSchedule,only:NoExecute", "X-Cattle-Unknown": "kept out",
-		"X-Cattle-Internal-Address": "",
+		"X-Cattle-Internal-Address": "", "X-Cattle-Server-Token-Hash": "ab",
 	} {
 		headers.Set(name, value)
 	}
@@ -32,7 +32,8 @@ func TestParseRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := tokens.Hash("0123456789abcdef")
-	if got.ID != "abc123" || got.SecretHash != hash || !slices.Equal(got.roles(), []managementv3.MachineRole{managementv3.EtcdRole}) {
+	if got.ID != "abc123" || got.SecretHash != hash || got.ServerTokenHash != "ab" ||
+		!slices.Equal(got.roles(), []managementv3.MachineRole{managementv3.EtcdRole}) {
 		t.Errorf("got %+v", got)
 	}
 	encoded, err := got.encode()

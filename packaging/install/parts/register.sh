@@ -93,6 +93,7 @@ register() {
 		header X-Cattle-Detected-Address "$detected_address"
 		header X-Cattle-Labels "$labels"
 		header X-Cattle-Taints "$taints"
+		header X-Cattle-Server-Token-Hash "$server_token_hash"
 	} >"$work/register.conf"
 	info "Registering this machine at $server"
 	retry "Registering at $server" get "$server/v3/connect/agent" "$work/answer" -K "$work/register.conf" --max-time 150
@@ -121,16 +122,30 @@ register() {
 }
 
 # refuse_running_node fails where Kubernetes runs on a machine that is not registered: it would get the configuration of the new cluster, and
-# start again with the data of its own. A caller who passes the machine's id knows what it is.
+# start again with the data of its own. Of one that is registered, the hub compares the token. A caller who passes the machine's id knows
+# what it is.
 refuse_running_node() {
+	server_token_hash=''
 	if [ -z "$registers" ] || [ -n "$transaction" ] || [ -n "${CATTLE_ID:-}" ]; then return 0; fi
-	if [ -s "$config_dir/cattle-id" ] || [ -s "$connection_file" ]; then return 0; fi
 	for unit in k3s k3s-agent rke2-server rke2-agent; do
 		systemctl is-active --quiet "$unit" </dev/null || continue
+		if [ -s "$config_dir/cattle-id" ] || [ -s "$connection_file" ]; then
+			server_token_hash=$(running_token "$unit")
+			return 0
+		fi
 		case $unit in rke2*) script=rke2-uninstall.sh ;; *) script=$unit-uninstall.sh ;; esac
 		info "To have the hub manage that cluster, import it. To use this machine for another one, run $script first, which deletes its data"
 		fail "This machine is a node of a cluster already: $unit is running; nothing was installed"
 	done
+}
+
+# running_token UNIT prints the hash of the token in the configuration that the hub has written for a server of k3s or RKE2, which is beside
+# the agent's. The server of another cluster has another one.
+running_token() {
+	case $1 in k3s) found=k3s ;; rke2-server) found=rke2 ;; *) return 0 ;; esac
+	found=$(sed -n 's/.*"token": *"\([^"]*:\)\{0,1\}\([A-Za-z0-9._-]*\)".*/\2/p' \
+		"${config_dir%/*}/$found/config.yaml.d/50-rancher.yaml" 2>/dev/null | head -n 1)
+	[ -z "$found" ] || printf '%s' "$found" | sha256sum | cut -c 1-64
 }
 
 # connection_field NAME FILE prints a text of connection info, or of the kubeconfig in it.
