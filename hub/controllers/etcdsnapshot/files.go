@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/drover-dev/drover/hub/plan/release"
 )
 
 const (
@@ -189,6 +191,19 @@ func (f *file) inOtherFolder() bool {
 	}
 	dir := path.Dir(key)
 	return dir != "." && dir != strings.Trim(f.Spec.S3.Prefix, "/")
+}
+
+// hashOfToken is what a file may say of the token that it was saved with.
+var hashOfToken = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
+
+// tokenHash is the beginning of the hash of the server token that the file was saved with; empty where the cluster does not say it.
+func (f *file) tokenHash() string {
+	for _, runtime := range []string{release.K3s, release.RKE2} {
+		if hash := f.Metadata.Annotations["etcd."+runtime+".cattle.io/snapshot-token-hash"]; hashOfToken.MatchString(hash) {
+			return hash
+		}
+	}
+	return ""
 }
 
 // created is when the snapshot was taken, or tried.

@@ -107,12 +107,16 @@ func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *f
 	if err != nil {
 		return nil, err
 	}
-	// A checksum outlives the machine that has saved the file.
-	if checksum == "" && found && there.SnapshotFile.Location == snapshot.SnapshotFile.Location {
-		checksum = there.Annotations[rkev1.SnapshotSHA256Annotation]
-	}
-	if checksum != "" {
-		snapshot.Annotations[rkev1.SnapshotSHA256Annotation] = checksum
+	for key, value := range map[string]string{
+		rkev1.SnapshotSHA256Annotation: checksum, rkev1.SnapshotTokenHashAnnotation: f.tokenHash(),
+	} {
+		// Both outlive what they are from: the machine that has saved the file, and the list of a cluster that was restored since.
+		if value == "" && found && there.SnapshotFile.Location == snapshot.SnapshotFile.Location {
+			value = there.Annotations[key]
+		}
+		if value != "" {
+			snapshot.Annotations[key] = value
+		}
 	}
 	return snapshot, r.applied.Apply(ctx, client.ObjectKeyFromObject(snapshot), snapshot)
 }

@@ -70,6 +70,34 @@ func TestForgetsDeleted(t *testing.T) {
 	}
 }
 
+// TestTokenHash: an ETCDSnapshot keeps what the cluster has said of the token, also where a restored cluster lists the file without it.
+func TestTokenHash(t *testing.T) {
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&rkev1.ETCDSnapshot{}).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, func(client.Object) []string { return nil }).Build()
+	r := &Reconciler{Client: c, Now: time.Now, applied: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "c"}}
+	for _, tc := range []struct{ runtime, listed, want string }{
+		{"k3s", "", ""}, {"k3s", "$(reboot)", ""}, {"k3s", "2cf24dba5fb0", "2cf24dba5fb0"}, {"k3s", "", "2cf24dba5fb0"},
+		{"rke2", "0123456789ab", "0123456789ab"},
+	} {
+		item := snapshotFile("s3-a", "2026-11-01T00:00:00Z")
+		_ = unstructured.SetNestedMap(item.Object, map[string]any{"bucket": "backups"}, "spec", "s3")
+		item.SetAnnotations(map[string]string{"etcd." + tc.runtime + ".cattle.io/snapshot-token-hash": tc.listed})
+		files, _ := parse([]unstructured.Unstructured{item})
+		if _, err := r.follow(t.Context(), cluster, files); err != nil {
+			t.Fatal(err)
+		}
+		snapshot := &rkev1.ETCDSnapshot{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "c-s3-a"}, snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if got := snapshot.Annotations[rkev1.SnapshotTokenHashAnnotation]; got != tc.want {
+			t.Errorf("%+v: got %q", tc, got)
+		}
+	}
+}
+
 // TestNodeIsBack: an ETCDSnapshot is not deleted as soon as the Node that has its file is there again, since it lists the file a little
 // later.
 func TestNodeIsBack(t *testing.T) {

@@ -74,6 +74,9 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 		out.Problem = fmt.Sprintf("%s is of the Cluster %q, not of %s", name, from.Spec.ClusterName, s.cluster.Name)
 	case file.Status == "failed":
 		out.Problem = name + " is of a snapshot that could not be saved"
+	case s.unknownToken(from):
+		out.Problem = fmt.Sprintf("%s was saved with a server token that Secret %s does not have, so that its data cannot be read: it is of "+
+			"another cluster that uses the same folder of the bucket, or the token was deleted from the Secret", name, s.tokenSecret.Name)
 	case !fileName.MatchString(file.Name):
 		out.Problem = name + " has no valid snapshotFile.name"
 	case file.S3 == nil && (!filePath.MatchString(out.File.Path) || strings.Contains(out.File.Path+"/", "/../")):

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -144,6 +145,38 @@ func TestSnapshotProblems(t *testing.T) {
 		change(s, from)
 		if got := s.snapshot(from); !strings.Contains(got.Problem, text) {
 			t.Errorf("%q: got %+v", text, got)
+		}
+	}
+}
+
+// TestSnapshotOfUnknownToken: clusters that use the same folder of a bucket list each other's snapshots. One of another cluster would stop
+// all machines before it turns out that they cannot read it.
+func TestSnapshotOfUnknownToken(t *testing.T) {
+	const hash = "2cf24dba5fb0" // of "hello", as k3s writes it
+	for name, tc := range map[string]struct {
+		hash, key, token   string
+		unmanaged, refused bool
+	}{
+		"the cluster's":           {hash: hash, key: "serverToken", token: "hello"},
+		"with an authority":       {hash: hash, key: "serverToken", token: "K10" + strings.Repeat("0", 64) + "::server:hello"},
+		"as user and password":    {hash: hash, key: "serverToken", token: "K10server:hello"},
+		"replaced since":          {hash: hash, key: "serverToken-20261105T120000Z", token: "hello"},
+		"about to be the next":    {hash: hash, key: "newServerToken", token: "hello"},
+		"left by a rotation":      {hash: hash, key: "newServerToken-20261105T120000Z", token: "hello"},
+		"of agents":               {hash: hash, key: "agentToken", token: "hello", refused: true},
+		"another cluster's":       {hash: hash, key: "serverToken", token: "hello2", refused: true},
+		"not known":               {key: "serverToken", token: "other"},
+		"not written by this hub": {hash: hash, key: "serverToken", token: "other", unmanaged: true},
+	} {
+		s, from := scopeWithMachines(), localSnapshot()
+		s.setTokens(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "c-rke-state"}, Data: map[string][]byte{tc.key: []byte(tc.token)}})
+		s.controlPlane.Spec.UnmanagedConfig = tc.unmanaged
+		if tc.hash != "" {
+			from.Annotations = map[string]string{rkev1.SnapshotTokenHashAnnotation: tc.hash}
+		}
+		got := s.snapshot(from).Problem
+		if (got != "") != tc.refused || tc.refused && !strings.Contains(got, "Secret c-rke-state does not have") {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

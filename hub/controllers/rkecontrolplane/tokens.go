@@ -3,6 +3,8 @@ package rkecontrolplane
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 )
@@ -140,6 +143,35 @@ func tokensAt(data map[string][]byte, at time.Time) (server, agent []byte) {
 	}
 	suffix := "-" + first.Format(replacedFormat)
 	return data[serverTokenKey+suffix], data[agentTokenKey+suffix]
+}
+
+// unknownToken reports whether a snapshot was saved with a server token that the hub does not have. Which of those that it has the snapshot
+// needs is another question: until they restart, the servers of a TokenRotation save data that is encrypted with the new token, and the
+// hash of the old one.
+func (s *scope) unknownToken(snapshot *rkev1.ETCDSnapshot) bool {
+	hash := snapshot.Annotations[rkev1.SnapshotTokenHashAnnotation]
+	if hash == "" || s.tokenSecret == nil || s.controlPlane.Spec.UnmanagedConfig {
+		return false
+	}
+	for key, token := range s.tokenSecret.Data {
+		ofServer := strings.HasPrefix(key, serverTokenKey) || strings.HasPrefix(key, newServerTokenKey)
+		if ofServer && hasHash(string(token), hash) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasHash reports whether hash is the beginning of that of a token, or of the password in it: a token as k3s and RKE2 print it begins with
+// K10, the hash of an authority and a user.
+func hasHash(token, hash string) bool {
+	for more := true; more; _, token, more = strings.Cut(token, ":") {
+		sum := sha256.Sum256([]byte(token))
+		if strings.HasPrefix(hex.EncodeToString(sum[:]), hash) {
+			return true
+		}
+	}
+	return false
 }
 
 // tokenPending reports whether a server may have been given a token that is not the cluster's yet.

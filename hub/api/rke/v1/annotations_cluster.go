@@ -85,6 +85,9 @@ const (
 	// SnapshotSHA256Annotation, on an ETCDSnapshot, is the checksum of the file when it was saved, as hexadecimal digits. Snapshots that the
 	// cluster has saved on its schedule have none.
 	SnapshotSHA256Annotation = "etcdsnapshot.rke.io/sha256"
+	// SnapshotTokenHashAnnotation, on an ETCDSnapshot, is the beginning of the SHA-256 of the server token that the cluster had when the
+	// snapshot was saved, as hexadecimal digits. RKE2 and k3s write it on the ETCDSnapshotFile, and into the metadata of a copy in S3.
+	SnapshotTokenHashAnnotation = "etcdsnapshot.rke.io/token-hash"
 	// SnapshotStorageAnnotation is SnapshotStorageLocal or SnapshotStorageS3.
 	SnapshotStorageAnnotation = "etcdsnapshot.rke.io/storage"
 )
