@@ -60,6 +60,10 @@ func (s *scope) deletion(from *rkev1.ETCDSnapshot) operation.Deletion {
 		out.Unreachable = "the ETCDSnapshot has no valid snapshotFile.name"
 	case file.S3 != nil:
 		out.Unreachable = s.otherBucket(file)
+		if out.Unreachable == "" && s.unknownToken(from) {
+			out.Problem = fmt.Sprintf("ETCDSnapshot %s was saved with a server token that Secret %s does not have, so that it may be of another "+
+				"cluster that uses the same folder of the bucket. Delete it there, or use the tools of S3", from.Name, s.tokenSecret.Name)
+		}
 	case !filePath.MatchString(local) || strings.Contains(local+"/", "/../") || path.Base(local) != file.Name:
 		out.Unreachable = "the ETCDSnapshot has no snapshotFile.location that is the path of snapshotFile.name"
 	default:

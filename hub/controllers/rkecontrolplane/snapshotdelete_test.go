@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -108,6 +109,27 @@ func TestDeletionUnreachable(t *testing.T) {
 	from.Spec.ClusterName = "d"
 	if got := s.deletion(from); got.Problem != `ETCDSnapshot snap is of the Cluster "d", not of c` {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestDeletionOfUnknownToken: a snapshot of another cluster in the same folder of the bucket is deleted by that cluster alone. What is on a
+// machine of the cluster is its own, and what no machine can reach stays.
+func TestDeletionOfUnknownToken(t *testing.T) {
+	for token, want := range map[string]string{"hello": "", "of another cluster": "uses the same folder of the bucket"} {
+		s, from := scopeWithBucket(t)
+		s.setTokens(&corev1.Secret{Data: map[string][]byte{serverTokenKey: []byte(token)}})
+		from.Annotations[rkev1.SnapshotTokenHashAnnotation] = "2cf24dba5fb0" // of "hello", as k3s writes it
+		if got := s.deletion(from).Problem; (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: in a bucket: %q", token, got)
+		}
+		from.SnapshotFile.Location = "s3://b/another folder/s"
+		if got := s.deletion(from); got.Problem != "" || got.Unreachable == "" {
+			t.Errorf("%q: in another folder: %+v", token, got)
+		}
+		from.SnapshotFile.S3, from.SnapshotFile.Location = nil, "file:///snapshots/s"
+		if got := s.deletion(from).Problem; got != "" {
+			t.Errorf("%q: on a machine: %q", token, got)
+		}
 	}
 }
 
