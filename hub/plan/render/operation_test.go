@@ -100,6 +100,44 @@ func TestSaveSnapshotScript(t *testing.T) {
 	}
 }
 
+// TestSaveSnapshotWaits: a server that saves a snapshot on its schedule refuses another one until it has ended, and does not say so. What
+// it says of other errors is final.
+func TestSaveSnapshotWaits(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	stub, content := write("stub", runtimeStub), write("content", string(snapshotFile()))
+	write("sleep", "#!/bin/sh\necho slept \"$1\"\n")
+	runtime := write("k3s", "#!/bin/sh\nif [ $2 = save ] && [ \"$(wc -l <\"$TRIES\")\" -lt \"$BUSY\" ]; then\n"+
+		"echo x >>\"$TRIES\"\necho \"$SAYS\" >&2\nexit 1\nfi\nexec \"$STUB\" \"$@\"\n")
+	const busy = "Internal error occurred: etcd-snapshot error ID 12345"
+	for name, tc := range map[string]struct {
+		busy, says, want string
+		fails            bool
+	}{
+		"for a while":   {busy: "2", says: busy, want: "8224 bytes, checked"},
+		"for too long":  {busy: "99", says: busy, want: busy, fails: true},
+		"another error": {busy: "1", says: "failed to initialize S3 client", want: "failed to initialize S3 client", fails: true},
+	} {
+		folder := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", saveSnapshotSh, "save-snapshot", runtime, folder, "on-demand", "false",
+			"--name")
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "STUB="+stub, "TRIES="+write("tries", ""), "BUSY="+tc.busy,
+			"SAYS="+tc.says, "FOLDER="+folder, "CONTENT="+content, "TWO=", "UPLOADED=", "ASKED=")
+		raw, err := cmd.CombinedOutput()
+		out := string(raw)
+		if (err != nil) != tc.fails || !strings.Contains(out, tc.want) || strings.Contains(out, "slept 20") != (tc.says == busy) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
 // TestSaveSnapshotElsewhere: a server lists the files of the folder that it was asked for last. After a snapshot in another one, it is
 // asked to list those of its own again; one that is damaged is in that other folder, where the server deletes nothing.
 func TestSaveSnapshotElsewhere(t *testing.T) {

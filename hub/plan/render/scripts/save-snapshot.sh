@@ -12,9 +12,20 @@ runtime=$1 folder=$2 name=$3 bucket=$4
 shift 4
 
 earlier=$(mktemp)
-trap 'rm -f "$earlier"' EXIT
+said=$(mktemp)
+trap 'rm -f "$earlier" "$said"' EXIT
 ls "$folder" >"$earlier" 2>/dev/null || true
-"$runtime" etcd-snapshot save "$@"
+# A server saves one snapshot at a time, and refuses another one while it saves and uploads one on its schedule. Most releases have the
+# reason in the server's log only, under the ID of the error.
+left=6
+until "$runtime" etcd-snapshot save "$@" >"$said" 2>&1; do
+    cat "$said" >&2
+    left=$((left - 1))
+    grep -qE 'etcd-snapshot error ID|already in progress' "$said" || exit 1
+    [ "$left" -gt 0 ] || exit 1
+    sleep 20
+done
+cat "$said"
 case " $* " in
 *" --etcd-snapshot-dir "*)
     # The cluster lists the files of this folder now, instead of those that it has listed of this machine. It lists those of the folder of
