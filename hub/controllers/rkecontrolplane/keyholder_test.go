@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
@@ -63,6 +64,41 @@ func TestKeyHolder(t *testing.T) {
 		}
 		if text := strings.Join(got, ","); text != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, text, tc.want)
+		}
+	}
+}
+
+// TestKeyHolderIsRestored: a restore, by which a rotation is undone that cannot go on, ends the protection of the machine with the key.
+func TestKeyHolderIsRestored(t *testing.T) {
+	s := scopeWithMachines()
+	m := s.machines[0].machine
+	m.Namespace, m.Annotations = "fleet", map[string]string{clusterv1.MachineSkipRemediationAnnotation: keyHolderMark}
+	s.machines = s.machines[:1]
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(m).Build()}
+	op := &operationv1.ETCDSnapshotRestore{}
+	s.operation = op
+	for _, tc := range []struct {
+		phase      operationv1.Phase
+		step, want string
+	}{
+		{operationv1.PhaseInProgress, operationv1.StepPreflight, keyHolderMark},
+		{operationv1.PhaseInProgress, operationv1.StepShutdown, keyHolderMark}, // it may end with the data of before
+		{operationv1.PhaseInProgress, operationv1.StepRestore, rkev1.RestoringAnnotation},
+		{operationv1.PhaseSucceeded, "", ""},
+	} {
+		op.Status.Phase, op.Status.Step = tc.phase, tc.step
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.protectMachines(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		after := &clusterv1.Machine{}
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), after); err != nil {
+			t.Fatal(err)
+		}
+		if got := after.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != tc.want {
+			t.Errorf("%s %s: got %q, want %q", tc.phase, tc.step, got, tc.want)
 		}
 	}
 }

@@ -212,6 +212,7 @@ func (r *Reconciler) protectMachines(ctx context.Context, s *scope) error {
 		mark = rollout.ReasonRestoreFailed
 	}
 	return r.markMachines(ctx, s, func(m *machine, k *marks) {
+		s.releaseKeyHolder(k)
 		if k.restoring != mark {
 			k.restoring = mark
 			k.setSkip(rkev1.RestoringAnnotation, mark != "")
