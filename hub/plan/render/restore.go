@@ -128,7 +128,8 @@ func (t *taskBuilder) file() operationv1.RestoredSnapshot {
 
 func (t *taskBuilder) checkSnapshot() plans.Instruction {
 	file := t.file()
-	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, file.Path, strconv.FormatInt(file.Size, 10), t.dataDir, file.SHA256)
+	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, file.Path, strconv.FormatInt(file.Size, 10), t.dataDir, file.SHA256,
+		file.Name)
 }
 
 // stop has the members of etcd join without their data whenever they start, except the machine that is restored: alone, it would start

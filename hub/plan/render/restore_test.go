@@ -226,11 +226,40 @@ func TestCheckScript(t *testing.T) {
 		{"", "9000000000000000", "", "KiB free", ""}, {file, "7", other, "is damaged: its SHA-256 is " + sum + ", and was " + other, file},
 		{file, "7", other, "Restore another snapshot", ""},
 	} {
-		out, _, err := h.run(restoreCheckSh, c.file, c.size, h.data, c.sum)
+		out, _, err := h.run(restoreCheckSh, c.file, c.size, h.data, c.sum, "s")
 		if (err == nil) != (c.want == "") || !strings.Contains(out, c.want) || !strings.Contains(out, c.says) {
 			t.Errorf("%+v: %v: %s", c, err, out)
 		}
 	}
+}
+
+// TestCheckScriptFolder: what would keep the restore from succeeding is found before anything is stopped. A compressed snapshot needs more
+// space, also one in a bucket; and the folder of etcd must be one that can be renamed.
+func TestCheckScriptFolder(t *testing.T) {
+	h := newHost(t)
+	h.write(filepath.Join(h.bin, "df"), "#!/bin/sh\necho header\necho disk 0 0 100000 0% /\n")
+	for name, want := range map[string]string{"s": "", "s.zip": "has 100000 KiB free"} {
+		if out, _, err := h.run(restoreCheckSh, "", "10485760", h.data, "", name); (err == nil) != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	h.write(filepath.Join(h.data, "server/db/etcd/name"), "a")
+	check := func(what, want string) {
+		t.Helper()
+		if out, _, err := h.run(restoreCheckSh, "", "7", h.data, "", "s"); (err == nil) != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v: %s", what, err, out)
+		}
+	}
+	check("a folder", "")
+	h.write(filepath.Join(h.bin, "mountpoint"), "#!/bin/sh\n[ \"$*\" = \"-q "+h.data+"/server/db/etcd\" ]\n")
+	check("a disk", "server/db/etcd is a mount point")
+	if err := os.Rename(filepath.Join(h.data, "server/db/etcd"), filepath.Join(h.data, "disk")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../disk", filepath.Join(h.data, "server/db/etcd")); err != nil {
+		t.Fatal(err)
+	}
+	check("a link to a disk", "")
 }
 
 func TestStopScript(t *testing.T) {

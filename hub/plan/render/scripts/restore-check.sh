@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR SHA256. FILE is empty for a snapshot in a bucket,
-# SIZE 0 and SHA256 empty where they are not known.
+# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR SHA256 NAME. FILE is empty for a snapshot in a
+# bucket, which has the NAME. SIZE is 0 and SHA256 empty where they are not known.
 set -eu
-file=$1 size=$2 data=$3 wanted=$4 content="no checksum of it is known"
+file=$1 size=$2 data=$3 wanted=$4 name=$5 content="no checksum of it is known"
 
 fail() {
     echo "$*" >&2
@@ -25,7 +25,12 @@ if [ -n "$file" ]; then
         content="its SHA-256 is the one of when it was saved"
     fi
 fi
-case "$file" in
+# RKE2 and k3s rename the folder, which fails where a disk is mounted. A link to another disk can be renamed.
+etcd=$data/server/db/etcd
+if [ ! -L "$etcd" ] && mountpoint -q "$etcd" 2>/dev/null; then
+    fail "$etcd is a mount point, so that a restore cannot move what is there away: mount the disk at $data/server/db instead"
+fi
+case "${file:-$name}" in
     *.zip) factor=8 ;; # it is unpacked first
     *) factor=2 ;;
 esac
