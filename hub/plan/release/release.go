@@ -50,6 +50,10 @@ const PlainProfiles = "plain-profiles"
 // RegistryPath is the feature of a system-default-registry with a path behind the host. A release without it does not start with one.
 const RegistryPath = "registry-path"
 
+// S3RetentionDefault is the feature of keeping as many snapshots in S3 as on the machine, where etcd-s3-retention is not set. A release
+// that has the argument and not the feature keeps five then (https://github.com/k3s-io/k3s/issues/13769).
+const S3RetentionDefault = "s3-retention-default"
+
 // Release is what one version accepts. Releases share their maps, which must not be changed.
 type Release struct {
 	// Version is the whole version, as in "v1.36.3+k3s1".

@@ -3,12 +3,15 @@ package render
 import (
 	"cmp"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drover-dev/drover/hub/api/references"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -48,6 +51,25 @@ func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 				b.Cluster.Release.Runtime, b.Cluster.Release.Version)
 		}
 	}
+	b.checkS3Retention(field + ".retention")
+}
+
+// defaultRetention is how many snapshots k3s and RKE2 keep where nothing else is configured.
+const defaultRetention = 5
+
+// checkS3Retention warns where the release keeps fewer snapshots in the bucket than on each machine: the first ones with a retention of
+// its own do not go by that of the machines, and delete the others.
+func (b *builder) checkS3Retention(field string) {
+	wanted, err := strconv.Atoi(fmt.Sprint(b.args["etcd-snapshot-retention"]))
+	_, own := b.args["etcd-s3-retention"]
+	_, known := b.Cluster.Release.Arg("etcd-s3-retention", true)
+	if err != nil || wanted <= defaultRetention || own || !known || b.Cluster.Release.Has(release.S3RetentionDefault) ||
+		b.args["etcd-disable-snapshots"] == true {
+		return
+	}
+	b.problems.doubt(field, "is not set, and %s %s keeps %d snapshots in the bucket then, of all machines together, although each machine "+
+		"keeps %d of its own (https://github.com/k3s-io/k3s/issues/13769); set it", b.Cluster.Release.Runtime, b.Cluster.Release.Version,
+		defaultRetention, wanted)
 }
 
 // usesBucket reports whether snapshots are to be copied to a bucket. An object without any of these fields asks for nothing.
