@@ -60,8 +60,9 @@ func nodeCommand(s settings.Settings, env []rkev1.EnvVar, from download) string 
 
 const scriptPath = "/system-agent-install.sh"
 
-// verifiedNodeCommand runs nothing that is not verified: it ends with a failed download or a CA with another checksum. The token is on
-// standard input, in front of the script, since sudo logs arguments and all users can list them.
+// verifiedNodeCommand runs nothing that is not verified: it ends with a failed download or a CA with another checksum. The token and the
+// variables, of which a proxy may have a password, are on standard input, in front of the script, since sudo logs arguments and all users
+// can list them.
 func verifiedNodeCommand(s settings.Settings, env []rkev1.EnvVar) string {
 	sum := s.CAChecksum()
 	if sum == "" {
@@ -73,8 +74,8 @@ func verifiedNodeCommand(s settings.Settings, env []rkev1.EnvVar) string {
 		fmt.Sprintf(`%s %s -o "$d/ca"`, curl, firstRequest(s)),
 		fmt.Sprintf(`echo "%s  $d/ca" | sha256sum -c`, sum),
 		fmt.Sprintf(`%s --cacert "$d/ca" -fsSL %s -o "$d/sh"`, curl, quoteIfNeeded(s.ServerURL+scriptPath)),
-		fmt.Sprintf(`{ echo "export CATTLE_TOKEN=%s"; cat "$d/sh"; } | %s --ca-checksum %s`,
-			managementv3.TokenPlaceholder, strings.Join(sudoScript(s, env), " "), sum),
+		fmt.Sprintf(`{ echo "export CATTLE_TOKEN=%s"; %scat "$d/sh"; } | %s --ca-checksum %s`,
+			managementv3.TokenPlaceholder, printExports(env), strings.Join(sudoScript(s, nil), " "), sum),
 	}
 	return strings.Join(steps, " && ")
 }
@@ -85,7 +86,7 @@ func firstRequest(s settings.Settings) string {
 	return "--insecure --connect-timeout 15 -fsSL " + quoteIfNeeded(s.ServerURL+"/cacerts")
 }
 
-// sudoScript runs the script on standard input as root, with the arguments of all commands.
+// sudoScript runs the script on standard input as root, with variables and the arguments of all commands.
 func sudoScript(s settings.Settings, env []rkev1.EnvVar) []string {
 	words := append([]string{"sudo"}, quoteEnv(env)...)
 	return append(words, "sh", "-s", "-", "--server", quoteIfNeeded(s.ServerURL), "--label", "'cattle.io/os=linux'")
@@ -100,6 +101,15 @@ func quoteEnv(env []rkev1.EnvVar) []string {
 		}
 	}
 	return words
+}
+
+// printExports is a shell command that prints the beginning of a script, which exports variables; empty without any.
+func printExports(env []rkev1.EnvVar) string {
+	words := quoteEnv(env)
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`printf '%%s\n' %s; `, install.Quote("export "+strings.Join(words, " ")))
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

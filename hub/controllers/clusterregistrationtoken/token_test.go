@@ -184,6 +184,14 @@ func TestNodeCommand(t *testing.T) {
 		{name: "variables", settings: settings.Settings{ServerURL: "https://h"}, env: []rkev1.EnvVar{{Name: "A", Value: "it's $x; rm"},
 			{Name: "no name;", Value: "x"}},
 			want: `A='it'\''s $x; rm' curl -fL https://h/system-agent-install.sh | sudo A='it'\''s $x; rm' sh -s - --server https://h --label 'cattle.io/os=linux' --token {token}`},
+		{name: "variables, verified: sudo logs arguments", settings: hub, from: verifiedDownload,
+			env: []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://u:p@proxy"}},
+			want: `d=$(mktemp -d) && HTTPS_PROXY='http://u:p@proxy' curl --insecure --connect-timeout 15 -fsSL ` +
+				`https://hub.example.com:8443/cacerts -o "$d/ca" && ` +
+				`echo "` + hub.CAChecksum() + `  $d/ca" | sha256sum -c && ` +
+				`HTTPS_PROXY='http://u:p@proxy' curl --cacert "$d/ca" -fsSL https://hub.example.com:8443/system-agent-install.sh -o "$d/sh" && ` +
+				`{ echo "export CATTLE_TOKEN={token}"; printf '%s\n' 'export HTTPS_PROXY='\''http://u:p@proxy'\'''; cat "$d/sh"; } | ` +
+				`sudo sh -s - --server https://hub.example.com:8443 --label 'cattle.io/os=linux' --ca-checksum ` + hub.CAChecksum()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, nodeCommand(tt.settings, tt.env, tt.from)); diff != "" {
