@@ -174,7 +174,8 @@ func TestRedaction(t *testing.T) {
 		t.Error("the plan itself was changed")
 	}
 	for text, want := range map[string]string{"http://a:b@c/d": "http://hidden@c/d", "http://c": "http://c",
-		"http://a:b@c:x%zz": "(hidden: not a URL, may contain a password)"} {
+		"http://a:b@c:x%zz": "(hidden: not a URL, may contain a password)", "a:b@c:3128": "(hidden: not a URL, may contain a password)",
+		"a@c:3128": "(hidden: not a URL, may contain a password)", "c:3128": "c:3128", "http://c/d@e": "http://c/d@e"} {
 		if got := doctor.RedactURL(text); got != want {
 			t.Errorf("%q becomes %q", text, got)
 		}
@@ -199,7 +200,7 @@ func finished(t *testing.T, b *bundle) map[string]string {
 func TestBundledEnvironment(t *testing.T) {
 	b := newBundle()
 	b.environment(doctor.Machine{EnvironmentFrom: "a test", Environment: []string{"HTTPS_PROXY=http://user:hunter2@proxy:3128",
-		"https_proxy=hunter2@proxy:x%zz",
+		"https_proxy=hunter2@proxy:x%zz", "HTTP_PROXY=user:hunter2@proxy:3128",
 		"PASSWORD=hunter2", "PATH=/bin", "CATTLE_AGENT_CONFIG=/c"}})
 	got := finished(t, b)["environment.txt"]
 	if strings.Contains(got, "hunter2") || !strings.Contains(got, "HTTPS_PROXY=http://hidden@proxy:3128\n") || !strings.Contains(got,

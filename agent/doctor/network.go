@@ -81,17 +81,18 @@ func (m Machine) proxyFunc() func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
 }
 
-// RedactURL replaces user and password of a URL; a text that is not a URL and may contain a password is replaced as a whole.
+// RedactURL replaces user and password of a URL; a text that is not a URL and may contain a password is replaced as a whole. A proxy may be
+// written without a scheme: the user of "user:password@host:3128" is the scheme of a URL without a user.
 func RedactURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil && strings.Contains(text, "@"):
+	case err == nil && u.User != nil:
+		u.User = url.User("hidden")
+		return u.String()
+	case (err != nil || u.Host == "") && strings.Contains(text, "@"):
 		return "(hidden: not a URL, may contain a password)"
-	case err != nil || u.User == nil:
-		return text
 	}
-	u.User = url.User("hidden")
-	return u.String()
+	return text
 }
 
 // checkDNS resolves the names of the hub and of the registries of the current plans.

@@ -90,9 +90,12 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err, log)
 	}
 	cloud.SetFault(func(string, string) error { return errors.New("refused by " + proxy) })
-	_, err := runner.Remove(t.Context(), m)
-	if err == nil || strings.Contains(err.Error(), password) {
-		t.Errorf("got %v", err)
+	for _, scheme := range []string{"http://", ""} {
+		t.Setenv("http_proxy", strings.Replace(proxy, "http://", scheme, 1))
+		_, err := runner.Remove(t.Context(), m)
+		if err == nil || strings.Contains(err.Error(), password) {
+			t.Errorf("with the scheme %q: got %v", scheme, err)
+		}
 	}
 	cloud.SetFault(nil)
 	if _, err := runner.Remove(t.Context(), m); err != nil {

@@ -36,9 +36,12 @@ func proxyEnvironment() []string {
 	return env
 }
 
-// proxySecrets are the passwords of proxies, which must not appear in messages and logs.
+// proxySecrets are the passwords of proxies, which must not appear in messages and logs. A proxy may be written without a scheme.
 func proxySecrets() (out []string) {
 	for _, value := range Proxy() {
+		if !strings.Contains(value, "://") {
+			value = "http://" + value
+		}
 		if proxy, err := url.Parse(value); err == nil {
 			if password, set := proxy.User.Password(); set {
 				out = append(out, password, proxy.User.String())
