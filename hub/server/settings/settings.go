@@ -77,8 +77,9 @@ func (s Settings) AgentImage() string {
 	return s.inRegistry(image)
 }
 
+// inRegistry puts the registry before an image, unless an operator has named it with the registry already.
 func (s Settings) inRegistry(image string) string {
-	if s.SystemDefaultRegistry == "" {
+	if s.SystemDefaultRegistry == "" || strings.HasPrefix(image, s.SystemDefaultRegistry+"/") {
 		return image
 	}
 	return s.SystemDefaultRegistry + "/" + image
