@@ -182,6 +182,9 @@ func TestProxy(t *testing.T) {
 			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"10.0.0.0/33\" is not a network such as 10.0.0.0/8"},
 		"URL": {"https_proxy=http://proxy:3128 no_proxy=https://hub",
 			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"https://hub\" is a URL; use a name, an address or a network"},
+		"brackets": {"https_proxy=http://proxy:3128 no_proxy=[fd00::1],[fd00::2]:8443,fd00::3,fd01::/16",
+			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"[fd00::1]\" has brackets, which only an address with a " +
+				"port has; use fd00::1"},
 		"star": {"https_proxy=http://proxy:3128 no_proxy=10.*,*.svc,*",
 			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"10.*\" has a * in the middle; .example.com matches all " +
 				"subdomains"},
@@ -225,6 +228,11 @@ func TestHubThroughProxy(t *testing.T) {
 	if got := render(checkProxy(t.Context(), m)); !strings.Contains(got, "ok proxy for the hub: through 127.0.0.1:") {
 		t.Errorf("got %s", got)
 	}
+	m.Environment = []string{"HTTPS_PROXY=https://proxy.example.com:3129"}
+	if got := render(checkProxy(t.Context(), m)); !strings.Contains(got, "warning proxy for the hub: through proxy.example.com:3129, ") {
+		t.Errorf("got %s", got)
+	}
+	m.Environment = []string{"HTTPS_PROXY=" + proxy.URL}
 	// A name that only the proxy resolves is not a problem.
 	if got := render(checkDNS(t.Context(), m)); got != "warning DNS hub.example.com: hub: no such host" {
 		t.Errorf("got %s", got)

@@ -39,13 +39,23 @@ func checkProxy(_ context.Context, m Machine) []Result {
 		results = append(results, problem("proxy NO_PROXY", fault, advice))
 	}
 	if h, _ := m.hub(); h != nil {
-		message := "direct connection, no proxy"
-		if proxy, err := cfg.ProxyFunc()(h.url); err == nil && proxy != nil {
-			message = "through " + proxy.Host
-		}
-		results = append(results, ok("proxy for the hub", message))
+		results = append(results, proxyForHub(cfg, h))
 	}
 	return results
+}
+
+// proxyForHub says how the agent reaches the hub. Go verifies the certificate of a proxy as that of the server behind it.
+func proxyForHub(cfg *httpproxy.Config, h *hubConnection) Result {
+	const name = "proxy for the hub"
+	proxy, err := cfg.ProxyFunc()(h.url)
+	switch {
+	case err != nil || proxy == nil:
+		return ok(name, "direct connection, no proxy")
+	case proxy.Scheme == "https" && len(h.rest.CAData) > 0:
+		return warning(name, "through "+proxy.Host+", whose own certificate must be signed by the pinned CA of the hub",
+			"if the hub is not reachable, use a proxy whose URL begins with http://, or put the hub into NO_PROXY")
+	}
+	return ok(name, "through "+proxy.Host)
 }
 
 // noProxyFaults finds the entries of NO_PROXY that match nothing, or not what was meant.
@@ -63,6 +73,8 @@ func noProxyFaults(list string) []string {
 			if _, err := netip.ParsePrefix(entry); err != nil {
 				add(entry, "is not a network such as 10.0.0.0/8")
 			}
+		case strings.HasPrefix(entry, "[") && strings.HasSuffix(entry, "]"):
+			add(entry, "has brackets, which only an address with a port has; use "+strings.Trim(entry, "[]"))
 		case strings.Contains(strings.TrimPrefix(entry, "*."), "*") && entry != "*":
 			add(entry, "has a * in the middle; .example.com matches all subdomains")
 		}
