@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -125,10 +126,27 @@ func readEnvironmentFile(path string) []string {
 	env := []string{}
 	for line := range strings.Lines(string(raw)) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(name, "#") {
-			env = append(env, name+"="+strings.Trim(value, `"'`))
+			env = append(env, name+"="+unquoted(value))
 		}
 	}
 	return env
+}
+
+// Escapes in a value of an environment file, such as the password of a proxy: between double quotes, and without quotes.
+var (
+	quotedEscape = regexp.MustCompile("\\\\([\\\\\"$`])")
+	anyEscape    = regexp.MustCompile(`\\(.)`)
+)
+
+// unquoted is a value of an environment file as systemd reads it.
+func unquoted(value string) string {
+	if literal, found := strings.CutPrefix(value, "'"); found {
+		return strings.TrimSuffix(literal, "'")
+	}
+	if quoted, found := strings.CutPrefix(value, `"`); found {
+		return quotedEscape.ReplaceAllString(strings.TrimSuffix(quoted, `"`), "$1")
+	}
+	return anyEscape.ReplaceAllString(value, "$1")
 }
 
 // programOutput runs a program and returns its standard output. An exit code other than 0 is an error.

@@ -218,6 +218,14 @@ func TestEnvironmentFile(t *testing.T) {
 	if got := doctor.Variable(readEnvironmentFile(path), envConfig); got != "/etc/other/config.yaml" {
 		t.Errorf("got %q", got)
 	}
+	for value, want := range map[string]string{
+		`"http://u:a\$b\"c\\d\` + "`" + `@proxy"`: "http://u:a$b\"c\\d`@proxy", `'a\$b'`: `a\$b`, `a$b`: `a$b`,
+		`""`: "", `"a\""`: `a"`, `"a\b"`: `a\b`, `a\b\$c`: `ab$c`,
+	} {
+		if got := unquoted(value); got != want {
+			t.Errorf("%s is read as %s, want %s", value, got, want)
+		}
+	}
 }
 
 // A support bundle has the unit without values of variables, and of the journal only the lines of this agent and of systemd: in the same
