@@ -52,7 +52,7 @@ func TestUnknownField(t *testing.T) {
 		`{"instructions":[{"name":"a","script":"true","saveOutput":true}],"probes":{"p":{"httpGet":{"url":"http://a"}}}}`: "",
 		`{"Files":[{"PATH":"/a"}]}`:                             "",
 		`{"instruction":[{"name":"a"}]}`:                        "instruction",
-		`{"instructions":[{"name":"a","scirpt":"true"}]}`:       "scirpt",
+		`{"instructions":[{"name":"a","skript":"true"}]}`:       "skript",
 		`{"probes":{"p":{"httpGet":{"url":"http://a"},"x":1}}}`: "x",
 		`{`: "",
 	} {

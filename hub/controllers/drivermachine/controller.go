@@ -110,8 +110,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// stop has controllers do nothing whose kinds were deleted with their NodeDriver. The watch of the kind goes on, and finds nothing, until the
-// kind is there again: Cluster API's controllers watch through it, too, and would wait for its end, and for no other, to make machines.
+// stop has controllers do nothing whose kinds were deleted with their NodeDriver. The watch of the kind goes on, and finds nothing, until
+// the kind is there again: Cluster API's controllers use the same one, and would go on with it after it has ended.
 func (r *Reconciler) stop(ctx context.Context) error {
 	left := &managementv3.NodeDriverList{}
 	if err := r.Client.List(ctx, left); err != nil {
