@@ -3,8 +3,6 @@ package rkecontrolplane
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 )
@@ -166,8 +165,7 @@ func (s *scope) unknownToken(snapshot *rkev1.ETCDSnapshot) bool {
 // K10, the hash of an authority and a user.
 func hasHash(token, hash string) bool {
 	for more := true; more; _, token, more = strings.Cut(token, ":") {
-		sum := sha256.Sum256([]byte(token))
-		if strings.HasPrefix(hex.EncodeToString(sum[:]), hash) {
+		if strings.HasPrefix(tokens.Hash(token), hash) {
 			return true
 		}
 	}
