@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,94 @@ func TestDecodeOnce(t *testing.T) {
 		}
 		decoded(1)
 	})
+}
+
+// defaulting is the codec of custom resources whose status has a default.
+type defaulting struct{ countingCodec }
+
+func (c *defaulting) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
+	object, kind, err := c.countingCodec.Decode(data, defaults, into)
+	if custom, ok := object.(*unstructured.Unstructured); ok && custom.Object["status"] == nil {
+		custom.Object["status"] = map[string]any{"observedGeneration": int64(-1)}
+	}
+	return object, kind, err
+}
+
+// TestDecodeCopies: after the first one nothing is decoded that is encoded in its own version, and what is encoded may change afterwards;
+// but a new object, which has no status, gets its default.
+func TestDecodeCopies(t *testing.T) {
+	inner := &defaulting{countingCodec{Codec: unstructured.UnstructuredJSONScheme}}
+	codec := newDecodeOnce(inner)
+	for _, value := range []string{"first", "second", "new"} {
+		object := custom("a", value)
+		if value != "new" {
+			object.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+		}
+		data := encode(t, codec, object)
+		if value == "second" {
+			object.Object["spec"].(map[string]any)["value"] = "changed"
+		}
+		for range 2 {
+			got, _, err := codec.Decode(data, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := custom("a", value)
+			want.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+			if value == "new" {
+				want.Object["status"] = map[string]any{"observedGeneration": int64(-1)}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			got.(*unstructured.Unstructured).Object["spec"].(map[string]any)["value"] = "changed"
+		}
+	}
+	if got := inner.decoded.Swap(0); got != 2 {
+		t.Errorf("decoded %d times, want the first and the new one", got)
+	}
+}
+
+// converting is a codec that stores version 1 of what is version 2.
+type converting struct{ countingCodec }
+
+func (c *converting) Encode(object runtime.Object, w io.Writer) error {
+	stored := object.DeepCopyObject().(*unstructured.Unstructured)
+	stored.SetAPIVersion("example.com/v1")
+	return c.countingCodec.Encode(stored, w)
+}
+
+func (c *converting) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
+	object, kind, err := c.countingCodec.Decode(data, defaults, into)
+	if err == nil {
+		object.(*unstructured.Unstructured).SetAPIVersion("example.com/v2")
+	}
+	return object, kind, err
+}
+
+// TestDecodeConverted: what is stored in another version is decoded, as the kind in which it is stored.
+func TestDecodeConverted(t *testing.T) {
+	inner := &converting{countingCodec{Codec: unstructured.UnstructuredJSONScheme}}
+	codec := newDecodeOnce(inner)
+	for range 3 {
+		object := custom("a", "some")
+		object.SetAPIVersion("example.com/v2")
+		object.Object["status"] = map[string]any{}
+		data := encode(t, codec, object)
+		for range 2 {
+			got, kind, err := codec.Decode(data, nil, nil)
+			if err != nil || kind.Version != "v1" || got.GetObjectKind().GroupVersionKind().Version != "v2" {
+				t.Errorf("decoded %v of kind %v (%v)", got, kind, err)
+			}
+		}
+	}
+	if got := inner.decoded.Swap(0); got != 3 {
+		t.Errorf("decoded %d times, want each once", got)
+	}
 }
 
 // TestDecodeOnceFails: what cannot be decoded is an error each time.
