@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -34,8 +35,17 @@ type statusClient struct {
 type statusRead struct {
 	// before is the object as it was read, known when its conditions are about to be written; after is the one that the reconcile changes.
 	before, after client.Object
+	// others is the request that changed all but the status, before the conditions were written.
+	others *othersWrite
 	// written is the rest of the status that was written with the conditions.
 	written map[string]any
+}
+
+// othersWrite is a request that changed the metadata or specification of an object.
+type othersWrite struct {
+	patch map[string]any
+	// from is the resource version that was changed, and to the one that was written.
+	from, to string
 }
 
 // keptReads is more than the objects of a kind that are reconciled at the same time.
@@ -75,6 +85,25 @@ func (c *statusClient) read(object client.Object) (*statusRead, bool) {
 	return read, uid == "" || uid == read.after.GetUID()
 }
 
+// Patch implements client.Writer.
+func (c *statusClient) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if reflect.TypeOf(object) != c.kind || patch.Type() != types.MergePatchType {
+		return c.Client.Patch(ctx, object, patch, opts...)
+	}
+	if read, ok := c.read(object); ok && read.others != nil {
+		written := read.others.patch
+		read.others = nil
+		_, body, err := bodyOf(patch, object)
+		if err != nil {
+			return err
+		}
+		if reflect.DeepEqual(body, written) {
+			return nil
+		}
+	}
+	return c.Client.Patch(ctx, object, patch, opts...)
+}
+
 // Status implements client.Client.
 func (c *statusClient) Status() client.SubResourceWriter {
 	return statusWriter{c.Client.Status(), c}
@@ -95,68 +124,146 @@ func (w statusWriter) Patch(ctx context.Context, object client.Object, patch cli
 	if !ok {
 		return send(patch)
 	}
-	data, err := patch.Data(object)
+	data, body, err := bodyOf(patch, object)
 	if err != nil {
 		return err
-	}
-	body := map[string]any{}
-	if err := json.Unmarshal(data, &body); err != nil {
-		return fmt.Errorf("reading the patch of the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 	}
 	written := read.written
 	read.written = nil
 	if written != nil && reflect.DeepEqual(body, map[string]any{"status": written}) {
 		return nil
 	}
-	if _, locked := body["metadata"]; !locked { // these are not the conditions
+	locked, ok, _ := unstructured.NestedString(body, "metadata", "resourceVersion")
+	if !ok { // these are not the conditions
 		return send(client.RawPatch(patch.Type(), data))
 	}
-	rest, status, err := read.rest()
+	changed, err := read.changes()
 	if err != nil {
 		return err
 	}
+	switch err := read.writeOthers(ctx, w.client.Client, changed.others, locked); {
+	case apierrors.IsConflict(err): // the helper starts again
+		return err
+	case err != nil: // the helper sends the same, and gets the same error
+		return send(client.RawPatch(patch.Type(), data))
+	}
+	if read.others != nil && read.others.from == locked {
+		if data, err = lockedAt(body, read.others.to); err != nil {
+			return err
+		}
+	}
 	merged := data
-	if len(status) > 0 {
-		if merged, err = jsonpatch.MergeMergePatches(data, rest); err != nil {
+	if len(changed.status) > 0 {
+		if merged, err = jsonpatch.MergeMergePatches(data, changed.rest); err != nil {
 			return fmt.Errorf("merging the patches of the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 		}
 	}
 	err = send(client.RawPatch(patch.Type(), merged))
-	if len(status) > 0 && apierrors.IsInvalid(err) { // it may be the rest, such as an address of a provider
+	if len(changed.status) > 0 && apierrors.IsInvalid(err) { // it may be the rest, such as an address of a provider
 		return send(client.RawPatch(patch.Type(), data))
 	}
 	if err == nil {
-		read.written = status
+		read.written = changed.status
 	}
 	return err
 }
 
-// rest is what the reconcile has changed in the status but for the conditions, as a merge patch and as the status in that. It is empty
-// where nothing is, or the object was written meanwhile or is being deleted, or more than its status is changed: the helper writes a
-// specification before the status that says what follows from it, such as a provider ID before the addresses.
-func (r *statusRead) rest() (patch []byte, status map[string]any, err error) {
+// bodyOf returns a patch as it is sent, and decoded.
+func bodyOf(patch client.Patch, object client.Object) (data []byte, body map[string]any, err error) {
+	if data, err = patch.Data(object); err == nil {
+		err = json.Unmarshal(data, &body)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the patch of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+	}
+	return data, body, nil
+}
+
+// lockedAt returns a patch that the API server refuses unless the object has this resource version.
+func lockedAt(patch map[string]any, version string) ([]byte, error) {
+	locked := maps.Clone(patch)
+	metadata, _ := patch["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"] = version
+	locked["metadata"] = metadata
+	return json.Marshal(locked)
+}
+
+// statusChanges are what a reconcile has changed of an object, but for conditions.
+type statusChanges struct {
+	// rest is a merge patch of the status, and status what that sets.
+	rest   []byte
+	status map[string]any
+	// others is a merge patch of all but the status.
+	others map[string]any
+}
+
+// changes returns what the reconcile has changed: nothing where the object was written meanwhile or is being deleted.
+func (r *statusRead) changes() (statusChanges, error) {
 	before, after := r.before, r.after
 	if before == nil || before.GetResourceVersion() != after.GetResourceVersion() || !after.GetDeletionTimestamp().IsZero() {
-		return nil, nil, nil
+		return statusChanges{}, nil
 	}
-	was, others, err := statusWithoutConditions(before)
+	was, othersBefore, err := statusWithoutConditions(before)
 	if err != nil {
-		return nil, nil, err
+		return statusChanges{}, err
 	}
-	is, othersNow, err := statusWithoutConditions(after)
-	if err != nil || !reflect.DeepEqual(others, othersNow) {
-		return nil, nil, err
+	is, others, err := statusWithoutConditions(after)
+	if err != nil {
+		return statusChanges{}, err
 	}
-	if patch, err = jsonpatch.CreateMergePatch(was, is); err != nil {
-		return nil, nil, fmt.Errorf("comparing the status of %T %s: %w", after, client.ObjectKeyFromObject(after), err)
-	}
+	c := statusChanges{}
 	var body struct {
 		Status map[string]any `json:"status"`
 	}
-	if err := json.Unmarshal(patch, &body); err != nil {
-		return nil, nil, fmt.Errorf("comparing the status of %T %s: %w", after, client.ObjectKeyFromObject(after), err)
+	if c.rest, err = jsonpatch.CreateMergePatch(was, is); err == nil {
+		err = json.Unmarshal(c.rest, &body)
 	}
-	return patch, body.Status, nil
+	if c.status = body.Status; err == nil && !reflect.DeepEqual(othersBefore, others) {
+		c.others, err = mergePatchOf(othersBefore, others)
+	}
+	if err != nil {
+		return statusChanges{}, fmt.Errorf("comparing %T %s: %w", after, client.ObjectKeyFromObject(after), err)
+	}
+	return c, nil
+}
+
+// mergePatchOf returns the merge patch that makes one object another.
+func mergePatchOf(before, after map[string]any) (patch map[string]any, err error) {
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	data, err := jsonpatch.CreateMergePatch(was, is)
+	if err != nil {
+		return nil, err
+	}
+	return patch, json.Unmarshal(data, &patch)
+}
+
+// writeOthers changes all but the status of the object that was read, if it still has the resource version at which its conditions are
+// about to be written, and once for all attempts to write these.
+func (r *statusRead) writeOthers(ctx context.Context, c client.Client, patch map[string]any, locked string) error {
+	if len(patch) == 0 || r.others != nil {
+		return nil
+	}
+	data, err := lockedAt(patch, locked)
+	if err != nil {
+		return err
+	}
+	written := r.after.DeepCopyObject().(client.Object)
+	if err := c.Patch(ctx, written, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return err
+	}
+	r.others = &othersWrite{patch: patch, from: locked, to: written.GetResourceVersion()}
+	return nil
 }
 
 // statusWithoutConditions returns an object with nothing but its status, and that without conditions, as JSON, and its other fields.
