@@ -18,9 +18,10 @@ import (
 
 // machineSetClient returns the client of the MachineSet controller. That controller applies a Machine, its bootstrap configuration and its
 // infrastructure machine again whenever the resource version of that object has changed, so after each report of the machine, and looks at
-// all of them in each reconcile. Requests that would change nothing are left out here, and the others take turns.
+// all of them in each reconcile. Requests that would change nothing are left out here, and so are those of a new object that would change
+// who owns its metadata and nothing else; the others take turns.
 func machineSetClient(ctx context.Context, c client.Client, machines cache.Informers) (client.Client, error) {
-	changes := ssa.NewClient(newTurns(c), comparedByMachineSets)
+	changes := metadataClient{ssa.NewClient(newTurns(c), comparedByMachineSets)}
 	informer, err := machines.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Machines: %w", err)

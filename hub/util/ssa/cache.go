@@ -145,6 +145,18 @@ func (c *Cache) Forget(reconciled client.ObjectKey) {
 	delete(c.applied, reconciled)
 }
 
+// forgetKind drops what was applied to objects of a kind for a reconciled object.
+func (c *Cache) forgetKind(reconciled client.ObjectKey, kind schema.GroupKind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := slices.DeleteFunc(c.applied[reconciled], func(a applied) bool { return a.kind == kind.String() })
+	if len(left) == 0 {
+		delete(c.applied, reconciled)
+		return
+	}
+	c.applied[reconciled] = left
+}
+
 func (c *Cache) load(reconciled client.ObjectKey, id identity) (state, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,10 +42,24 @@ func (c Client) Apply(ctx context.Context, configuration runtime.ApplyConfigurat
 	return nil
 }
 
-// Patch implements client.Writer. What is applied next is sent: a patch may be one of managed fields, which an apply completes.
+// Patch implements client.Writer. What is applied to the object next is sent: a patch may be one of managed fields, which an apply
+// completes.
 func (c Client) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	c.Forget(client.ObjectKeyFromObject(object))
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	c.applied.forgetKind(client.ObjectKeyFromObject(object), kind.GroupKind())
 	return c.Client.Patch(ctx, object, patch, opts...)
+}
+
+// Applied records that an owner of fields has what wanted sets, and nothing else, after another request whose result is object.
+func (c Client) Applied(owner client.FieldOwner, wanted *unstructured.Unstructured, object client.Object) error {
+	want, err := c.applied.describe(owner, wanted)
+	if err != nil {
+		return err
+	}
+	return c.applied.written(client.ObjectKeyFromObject(object), want, object)
 }
 
 // Forget drops what was applied to the objects with a name, of whatever kind.

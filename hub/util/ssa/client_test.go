@@ -128,6 +128,19 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestClientPatchOfAnotherKind: a patch of an object is none of another object of its name.
+func TestClientPatchOfAnotherKind(t *testing.T) {
+	c := newClientTest(t, rkev1.GroupVersion.String(), "RKEBootstrap")
+	labels := map[string]any{"a": "1"}
+	c.apply("new", labels, 1)
+	c.apiVersion, c.kind = "infrastructure.example.com/v1", "ExampleMachine"
+	c.apply("new, of another kind", labels, 1)
+	c.patch(c.Client, `{"metadata":{"annotations":{"a":"b"}}}`)
+	c.apply("after its patch", labels, 1)
+	c.apiVersion, c.kind = rkev1.GroupVersion.String(), "RKEBootstrap"
+	c.apply("after the patch of another kind", labels, 0)
+}
+
 // TestClientLostAnswer: a request that fails may have been served, so that what was applied before is not what there is.
 func TestClientLostAnswer(t *testing.T) {
 	c := newClientTest(t, "infrastructure.example.com/v1", "ExampleMachine")
