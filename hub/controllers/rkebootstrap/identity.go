@@ -85,7 +85,8 @@ func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, token
 // controllers write there, which a template's annotations must not overrule.
 var notCopied = []string{
 	rkev1.MachineSecretHashAnnotation, rkev1.BootstrapTokenHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
-	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
+	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.ReportedJoinAddressAnnotation,
+	rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
 	rkev1.PlanReplacedAnnotation, rkev1.InfrastructureAddressesAnnotation, rkev1.NodeLabelsAnnotation, rkev1.SnapshotChecksumsAnnotation,
 	rkev1.AgentLastSeenAnnotation, rkev1.PlanRetryAnnotation,
 	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation,

@@ -41,7 +41,8 @@ func TestPlanSecret(t *testing.T) {
 	// Those of a node driver's RKEBootstrap are all addresses, those of the plan Secret the selected ones.
 	bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation] = `{"internal":["10.0.0.1","10.0.0.2"]}`
 	for _, ofOthers := range []string{rkev1.BootstrapTokenHashAnnotation, rkev1.NodeLabelsAnnotation, rkev1.SnapshotChecksumsAnnotation,
-		rkev1.AgentLastSeenAnnotation, rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation} {
+		rkev1.AgentLastSeenAnnotation, rkev1.ReportedJoinAddressAnnotation,
+		rkev1.DrainWaitingAnnotation, rkev1.DrainBeganAnnotation, rkev1.DrainCordonedAnnotation} {
 		bootstrap.Annotations[ofOthers] = "from a template"
 	}
 	got := planSecret(bootstrap, machine, "")

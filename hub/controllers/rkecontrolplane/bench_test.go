@@ -91,7 +91,9 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 			secret.Labels = map[string]string{rkev1.InitNodeLabel: "true"}
 		}
 		if i < 3 {
-			secret.Annotations = map[string]string{rkev1.JoinURLAnnotation: "https://10.0.0." + fmt.Sprint(i+1) + ":6443"}
+			address := "10.0.0." + fmt.Sprint(i+1)
+			secret.Annotations = map[string]string{rkev1.JoinURLAnnotation: "https://" + address + ":6443",
+				rkev1.ReportedJoinAddressAnnotation: address}
 		}
 		in.secrets.Items = append(in.secrets.Items, secret)
 	}

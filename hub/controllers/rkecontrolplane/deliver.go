@@ -51,6 +51,7 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 	wanted := shallowCopy(m.secret)
 	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, m.initLabel())
 	setOrDelete(&wanted.Annotations, rkev1.JoinURLAnnotation, m.state.JoinURL)
+	setOrDelete(&wanted.Annotations, rkev1.ReportedJoinAddressAnnotation, m.reportedJoinAddress())
 	if m.decision.Deliver {
 		if wanted.Data == nil {
 			wanted.Data = map[string][]byte{}
@@ -98,7 +99,9 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 func (r *Reconciler) upToDate(m *machine) bool {
 	d := m.decision
 	return !d.Deliver && d.Drain == "" && !d.Uncordon && m.secret.Labels[rkev1.InitNodeLabel] == m.initLabel() &&
-		m.secret.Annotations[rkev1.JoinURLAnnotation] == m.state.JoinURL && len(m.savedSnapshots()) == 0 && !r.needsSignature(m, m.secret.Data)
+		m.secret.Annotations[rkev1.JoinURLAnnotation] == m.state.JoinURL &&
+		m.secret.Annotations[rkev1.ReportedJoinAddressAnnotation] == m.reportedJoinAddress() &&
+		len(m.savedSnapshots()) == 0 && !r.needsSignature(m, m.secret.Data)
 }
 
 // initLabel is the value of the label that the plan Secret of the init node has; empty for any other.

@@ -35,6 +35,7 @@
 //	label       all others                             rkebootstrap
 //	annotation  rke.cattle.io/join-url                 rkecontrolplane
 //	annotation  rke.cattle.io/joined-to                rkecontrolplane
+//	annotation  rke.cattle.io/reported-join-address    rkecontrolplane
 //	annotation  rke.cattle.io/infrastructure-addresses rkecontrolplane
 //	annotation  rke.cattle.io/node-labels              rkecontrolplane
 //	annotation  rke.cattle.io/plan-last-updated        rkecontrolplane

@@ -53,6 +53,42 @@ func TestAddressesAndJoinURL(t *testing.T) {
 	}
 }
 
+// A server whose address has changed is joined at the new one, although the detected address stays that of the registration. An address
+// that the registration alone has, such as one of a network to the hub, is kept.
+func TestJoinURLOfChangedAddress(t *testing.T) {
+	r, err := release.Lookup("v1.36.3+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, recorded, joined, node, given, want, wantRecorded string }{
+		{"reported", "", "10.0.0.9", "10.0.0.9", "", "10.0.0.9", "10.0.0.9"},
+		{"changed", "10.0.0.9", "10.0.0.9", "10.0.0.7", "", "10.0.0.7", "10.0.0.7"},
+		{"changed, then not connected", "10.0.0.7", "10.0.0.7", "", "", "10.0.0.7", "10.0.0.7"},
+		{"never connected", "", "10.0.0.9", "", "", "10.0.0.9", ""},
+		{"in another network", "", "10.0.0.9", "10.1.0.1", "", "10.0.0.9", ""},
+		{"corrected, not connected", "10.0.0.9", "10.0.0.9", "", "10.0.0.7", "10.0.0.7", "10.0.0.7"},
+		{"given, the Node has another", "10.0.0.9", "10.0.0.9", "10.1.0.1", "10.0.0.9", "10.0.0.9", "10.0.0.9"},
+	} {
+		m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
+		m.inputs.DetectedAddress = "10.0.0.9"
+		m.state.JoinURL = "https://" + tc.joined + ":6443"
+		m.secret.Annotations = map[string]string{rkev1.ReportedJoinAddressAnnotation: tc.recorded}
+		if tc.node != "" {
+			m.reported.Internal = []string{tc.node}
+		}
+		if tc.given != "" {
+			m.inputs.InternalAddresses = []string{tc.given}
+		}
+		m.state.JoinURL = joinURL(render.Cluster{Release: r}, m)
+		if want := "https://" + tc.want + ":6443"; m.state.JoinURL != want {
+			t.Errorf("%s: got %s, want %s", tc.name, m.state.JoinURL, want)
+		}
+		if got := m.reportedJoinAddress(); got != tc.wantRecorded {
+			t.Errorf("%s: recorded %q, want %q", tc.name, got, tc.wantRecorded)
+		}
+	}
+}
+
 func TestNewToken(t *testing.T) {
 	first, second := string(newToken()), string(newToken())
 	if first == second || !regexp.MustCompile(`^[b-df-hj-np-tv-xz2-9]{54}$`).MatchString(first) {

@@ -177,12 +177,21 @@ func decodeAnnotation(annotations map[string]string, key string, into any) error
 	return nil
 }
 
-// addresses are the machine's, best first: those in its certificate, of its Node or infrastructure, of its user, and the detected one.
+// addresses are the machine's, best first: those that are known, and the detected one.
 func (m *machine) addresses() []string {
+	out := m.knownAddresses()
+	if detected := m.inputs.DetectedAddress; detected != "" && !slices.Contains(out, detected) {
+		out = append(out, detected)
+	}
+	return out
+}
+
+// knownAddresses are those in the machine's certificate, of its Node or infrastructure, and of its user, best first.
+func (m *machine) knownAddresses() []string {
 	var out []string
 	for _, addresses := range [][]string{
 		m.selected.Internal, m.reported.Internal, m.inputs.InternalAddresses,
-		m.selected.External, m.reported.External, m.inputs.Addresses, {m.inputs.DetectedAddress},
+		m.selected.External, m.reported.External, m.inputs.Addresses,
 	} {
 		for _, a := range addresses {
 			if a != "" && !slices.Contains(out, a) {

@@ -86,4 +86,9 @@ func TestNodeChanged(t *testing.T) {
 	if !nodeChanged.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &promoted}) {
 		t.Error("a promotion is not taken for a change")
 	}
+	moved := etcdNode("a", corev1.ConditionFalse)
+	moved.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
+	if !nodeChanged.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &moved}) {
+		t.Error("another address is not taken for a change")
+	}
 }

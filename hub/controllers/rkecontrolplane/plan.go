@@ -139,10 +139,29 @@ func joinURL(c render.Cluster, m *machine) string {
 	if m.state.JoinURL == "" && !m.state.Joinable() {
 		return ""
 	}
-	if u, err := url.Parse(m.state.JoinURL); err == nil && slices.Contains(addresses, u.Hostname()) {
+	if u, err := url.Parse(m.state.JoinURL); err == nil && m.keepsJoinAddress(u.Hostname(), addresses) {
 		return render.JoinURL(c, u.Hostname())
 	}
 	return render.JoinURL(c, addresses[0])
+}
+
+// keepsJoinAddress reports whether others go on joining the machine at an address. One that its Node or infrastructure has reported is kept
+// while neither reports any, and given up once they report others only: the detected address stays that of the registration.
+func (m *machine) keepsJoinAddress(address string, addresses []string) bool {
+	if reported := m.secret.Annotations[rkev1.ReportedJoinAddressAnnotation]; reported == "" || reported != address {
+		return slices.Contains(addresses, address)
+	}
+	return m.reported.Empty() && len(m.inputs.InternalAddresses) == 0 || slices.Contains(m.knownAddresses(), address)
+}
+
+// reportedJoinAddress is the value of the annotation with the address of the join URL: what it was before until that address is reported.
+func (m *machine) reportedJoinAddress() string {
+	if m.state.JoinURL != "" {
+		if u, err := url.Parse(m.state.JoinURL); err == nil && slices.Contains(m.knownAddresses(), u.Hostname()) {
+			return u.Hostname()
+		}
+	}
+	return m.secret.Annotations[rkev1.ReportedJoinAddressAnnotation]
 }
 
 // renderPlans renders the plan of every machine and compares it with the delivered one.

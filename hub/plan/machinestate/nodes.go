@@ -97,12 +97,12 @@ func (n *Nodes) OrphanedMembers() []rollout.Member {
 	return orphaned
 }
 
-// NodeDiffers reports whether an update of a Node may change a decision of hub/plan/rollout, or the Machine that the Node belongs to. It is
-// false for what a kubelet reports every few seconds.
+// NodeDiffers reports whether an update of a Node may change a decision of hub/plan/rollout, the Machine that the Node belongs to, or where
+// others join it. It is false for what a kubelet reports every few seconds.
 func NodeDiffers(before, after *corev1.Node) bool {
 	var a, b rollout.Machine
 	a.ReadNode(before)
 	b.ReadNode(after)
-	return a.NodeDiffers(b) || a.Version != b.Version ||
+	return a.NodeDiffers(b) || a.Version != b.Version || !slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
 		before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
 }

@@ -30,6 +30,9 @@ const (
 	JoinURLAnnotation = "rke.cattle.io/join-url"
 	// JoinedToAnnotation is the join URL in the machine's own plan.
 	JoinedToAnnotation = "rke.cattle.io/joined-to"
+	// ReportedJoinAddressAnnotation, on a plan Secret, is the address in JoinURLAnnotation, once the Node or the infrastructure has
+	// reported it.
+	ReportedJoinAddressAnnotation = "rke.cattle.io/reported-join-address"
 	// JoinURLAutosetDisabledAnnotation, "true" on a plan Secret, makes the hub leave JoinURLAnnotation to the user.
 	JoinURLAutosetDisabledAnnotation = "rke.cattle.io/join-url-autoset-disabled"
 	// PlanLastUpdatedAnnotation, on a plan Secret, is the time (RFC 3339) at which the hub last delivered a plan.
