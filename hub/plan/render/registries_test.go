@@ -112,6 +112,40 @@ func TestPullCredentialsOfPath(t *testing.T) {
 	}
 }
 
+// TestPullCredentialsBesideConfiguration: a registry with a certificate authority of the company's own needs an entry of the cluster, to
+// which the hub's credentials are added, unless it has others.
+func TestPullCredentialsBesideConfiguration(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config rkev1.RegistryConfig
+		want   string
+	}{
+		"a certificate": {rkev1.RegistryConfig{CABundle: []byte("pem")},
+			`{"auth":{"password":"p","username":"u"},"tls":{"ca_file":"/var/lib/rancher/k3s/etc/tls/registries/hub.example.com/ca.crt"}}`},
+		"credentials of its own": {rkev1.RegistryConfig{AuthConfigSecretName: "auth"}, `{"auth":{"password":"y","username":"x"}}`},
+	} {
+		in := machineOf(t, k3s, "a", "w")
+		in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
+		in.Cluster.PullSecrets = []Object{{Data: map[string][]byte{
+			".dockerconfigjson": []byte(`{"auths":{"hub.example.com":{"username":"u","password":"p"}}}`)}}}
+		in.Cluster.Objects = map[Reference]Object{{Kind: KindSecret, Name: "auth"}: {Type: "kubernetes.io/basic-auth",
+			Data: map[string][]byte{"username": []byte("x"), "password": []byte("y")}}}
+		in.Cluster.Spec.Registries = &rkev1.Registry{Configs: map[string]rkev1.RegistryConfig{"hub.example.com": tc.config}}
+		plan, problems := Plan(in)
+		if err := problems.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, path := range []string{agentRegistriesPath, "/etc/rancher/k3s/registries.yaml"} {
+			var got struct{ Configs map[string]any }
+			if err := yaml.Unmarshal([]byte(fileOf(t, plan, path)), &got); err != nil {
+				t.Fatal(err)
+			}
+			if sorted, err := json.Marshal(got.Configs["hub.example.com"]); err != nil || string(sorted) != tc.want {
+				t.Errorf("%s: %s has %s, %v", name, path, sorted, err)
+			}
+		}
+	}
+}
+
 // fileOf is the content of a file of a plan; empty if it has none.
 func fileOf(t *testing.T, plan plans.Plan, path string) string {
 	t.Helper()
