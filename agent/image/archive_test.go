@@ -246,6 +246,39 @@ func TestFirstArchiveByNameCounts(t *testing.T) {
 	}
 }
 
+// TestArchivesOfOtherArchitectures: archives of one tag for all architectures of a fleet may be copied to all machines.
+func TestArchivesOfOtherArchitectures(t *testing.T) {
+	const tag = "docker.io/rancher/installer:v1"
+	of := func(architecture string) v1.Image {
+		t.Helper()
+		image := imageOf(t, map[string]string{"for": architecture})
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config = config.DeepCopy()
+		config.Architecture = architecture
+		if image, err = mutate.ConfigFile(image, config); err != nil {
+			t.Fatal(err)
+		}
+		return image
+	}
+	s := offline(t)
+	put(t, s, "a.tar", saved(t, tag, of("arm64")))
+	put(t, s, "b.tar", laidOut(t, map[string]string{"io.containerd.image.name": tag}, of("arm64")))
+	_, err := stage(t, s, tag)
+	for _, file := range []string{"a.tar", "b.tar"} {
+		want := file + ": the image is for arm64, this machine is amd64"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	put(t, s, "c.tar", saved(t, tag, of("amd64")))
+	if got, err := stage(t, s, tag); err != nil || got["for"] != "amd64" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // TestArchivesThatOthersCanChange shows that S6 cannot happen to archives: what others than root can write is not used.
 func TestArchivesThatOthersCanChange(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -125,7 +125,7 @@ func indexTar(ctx context.Context, reader *tar.Reader) (*archiveIndex, error) {
 func (a *archiveIndex) find(ref name.Reference, platform v1.Platform, bounds limits) ([]archiveLayer, error) {
 	layers, err := a.findOCI(ref, platform, bounds)
 	if errors.Is(err, errNotInArchive) {
-		layers, err = a.findDocker(ref, bounds)
+		layers, err = a.findDocker(ref, platform, bounds)
 	}
 	if err != nil {
 		return nil, err
@@ -169,7 +169,11 @@ func (a *archiveIndex) findOCI(ref name.Reference, platform v1.Platform, bounds 
 		if err != nil {
 			return manifest{}, err
 		}
-		return decodeManifest(raw, "")
+		m, err := decodeManifest(raw, "")
+		if _, byTag := ref.(name.Tag); err == nil && byTag && m.image != nil && hash == descriptor.Digest {
+			err = checkArchitecture(a.documents[blobFile(m.image.Config.Digest)], platform)
+		}
+		return m, err
 	})
 	if err != nil {
 		return nil, err
@@ -179,6 +183,16 @@ func (a *archiveIndex) findOCI(ref name.Reference, platform v1.Platform, bounds 
 		all = append(all, archiveLayer{file: blobFile(layer.Digest), digest: layer.Digest})
 	}
 	return all, nil
+}
+
+// checkArchitecture returns an error for a configuration of an image that is for another architecture. Archives of one tag for several
+// architectures may be in one directory, and without an index nothing else says for which one they are.
+func checkArchitecture(config []byte, platform v1.Platform) error {
+	var image struct{ Architecture string }
+	if json.Unmarshal(config, &image) != nil || image.Architecture == "" || image.Architecture == platform.Architecture {
+		return nil
+	}
+	return fmt.Errorf("the image is for %s, this machine is %s", image.Architecture, platform.Architecture)
 }
 
 // findDescriptor finds an image in the index of an OCI layout: by name, or by the digest of the image or of its index.
@@ -227,7 +241,7 @@ func (a *archiveIndex) blob(digest v1.Hash) ([]byte, error) {
 
 // findDocker searches what "docker save" writes (manifest.json). That format has no digests of images and only those of uncompressed
 // layers.
-func (a *archiveIndex) findDocker(ref name.Reference, bounds limits) ([]archiveLayer, error) {
+func (a *archiveIndex) findDocker(ref name.Reference, platform v1.Platform, bounds limits) ([]archiveLayer, error) {
 	raw, found := a.documents["manifest.json"]
 	if !found && a.documents["index.json"] == nil {
 		return nil, errors.New("not an image archive: neither manifest.json nor index.json found")
@@ -249,9 +263,13 @@ func (a *archiveIndex) findDocker(ref name.Reference, bounds limits) ([]archiveL
 	if err := bounds.checkLayers(len(image.Layers)); err != nil {
 		return nil, err
 	}
+	raw = a.documents[path.Clean(image.Config)]
 	var config v1.ConfigFile
-	if err := json.Unmarshal(a.documents[path.Clean(image.Config)], &config); err != nil {
+	if err := json.Unmarshal(raw, &config); err != nil {
 		return nil, fmt.Errorf("decoding image configuration %s: %w", image.Config, err)
+	}
+	if err := checkArchitecture(raw, platform); err != nil {
+		return nil, err
 	}
 	if digests := len(config.RootFS.DiffIDs); digests != len(image.Layers) {
 		return nil, fmt.Errorf("image configuration %s has digests of %d layers, want %d", image.Config, digests, len(image.Layers))
