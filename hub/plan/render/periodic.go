@@ -27,9 +27,10 @@ func (b *builder) addPeriodic() {
 		return
 	}
 	for _, i := range []struct{ name, script string }{
-		// Without the line that is looked for, the instruction fails and is retried soon.
-		{captureAddress, fmt.Sprintf("curl -sf --cacert %s/server/tls/server-ca.crt https://localhost:%d/db/info | grep clientURLs",
-			b.dataDir, supervisorPort(b.Cluster))},
+		// Without the line that is looked for, the instruction fails and is retried soon. The agent may have a proxy, which curl uses for
+		// localhost, too.
+		{captureAddress, fmt.Sprintf("curl -sf --noproxy '*' --cacert %s/server/tls/server-ca.crt https://localhost:%d/db/info | "+
+			"grep clientURLs", b.dataDir, supervisorPort(b.Cluster))},
 		{etcdName, fmt.Sprintf("cat %s/server/db/etcd/name", b.dataDir)},
 	} {
 		b.plan.PeriodicInstructions = append(b.plan.PeriodicInstructions, plans.PeriodicInstruction{
