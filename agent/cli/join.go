@@ -62,6 +62,8 @@ The exit code is that of the install script.`,
 	f.BoolP("all-roles", "a", false, "all roles: etcd, control plane and worker")
 	f.BoolP("etcd", "e", false, "etcd role")
 	f.BoolP("controlplane", "p", false, "control plane role")
+	f.Bool("control-plane", false, "same as --controlplane")
+	_ = f.MarkHidden("control-plane")
 	f.BoolP("worker", "w", false, "worker role")
 	f.Bool("no-roles", false, "the roles are already set in the hub")
 	f.StringP("node-name", "n", "", "name of the Kubernetes Node")

@@ -114,12 +114,14 @@ func TestJoinAndLeave(t *testing.T) {
 	hub, seen := joinHub(t)
 	sum := sha256.Sum256(caOf(hub))
 	code, out := m.run(token+"\n", "join", "--server", hub.URL, "--token-file", "-", "--ca-checksum", hex.EncodeToString(sum[:]),
-		"--worker", "--node-name", "n 1", "--label", "a=b", "--label", "c=d", "--taint", "x=y:NoSchedule", "--address", "192.0.2.7")
+		"--worker", "--control-plane",
+		"--node-name", "n 1", "--label", "a=b", "--label", "c=d", "--taint", "x=y:NoSchedule", "--address", "192.0.2.7")
 	if code != 0 || !strings.Contains(out, "Starting the service") || strings.Contains(out, token) {
 		t.Fatalf("got %d\n%s", code, out)
 	}
 	for header, want := range map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Role-Worker": "true", "X-Cattle-Role-Etcd": "",
-		"X-Cattle-Node-Name": "n 1", "X-Cattle-Labels": "a=b,c=d", "X-Cattle-Taints": "x=y:NoSchedule", "X-Cattle-Address": "192.0.2.7"} {
+		"X-Cattle-Role-Control-Plane": "true", "X-Cattle-Node-Name": "n 1", "X-Cattle-Labels": "a=b,c=d",
+		"X-Cattle-Taints": "x=y:NoSchedule", "X-Cattle-Address": "192.0.2.7"} {
 		if got := seen.Get(header); got != want {
 			t.Errorf("%s is %q, not %q", header, got, want)
 		}

@@ -227,6 +227,10 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
 		},
 		{
+			[]string{"node-command", "a/b", "--control-plane", "--data-dir=/nowhere"},
+			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
+		},
+		{
 			[]string{"node-command", "a/b", "--etcd", "--data-dir=/dev/null"},
 			"hub: reading the hub's kubeconfig: open /dev/null/admin.kubeconfig: not a directory\n",
 		},

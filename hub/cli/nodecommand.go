@@ -54,6 +54,8 @@ func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.taints, "taint", nil, "taint of the node, key=value:effect (repeatable)")
 	flags.StringArrayVar(&o.taints, "taints", nil, "same as --taint")
 	_ = flags.MarkHidden("taints")
+	flags.BoolVar(&o.controlPlane, "control-plane", false, "same as --controlplane")
+	_ = flags.MarkHidden("control-plane")
 }
 
 func (o *nodeOptions) checkRoles() error {

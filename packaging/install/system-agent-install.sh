@@ -54,7 +54,7 @@ parse_args() {
 		-h | --help) usage && exit 0 ;;
 		-a | --all-roles) role_etcd=true role_control_plane=true role_worker=true && shift && continue ;;
 		-e | --etcd) role_etcd=true && shift && continue ;;
-		-p | --controlplane) role_control_plane=true && shift && continue ;;
+		-p | --controlplane | --control-plane) role_control_plane=true && shift && continue ;;
 		-w | --worker) role_worker=true && shift && continue ;;
 		--no-roles) role_none=true && shift && continue ;;
 		esac
