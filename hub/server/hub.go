@@ -177,6 +177,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err != nil {
 		return nil, err
 	}
+	countRequestsTo(config)
 	// The manager's caches are empty until it starts, so preparations read from the API server.
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
