@@ -147,7 +147,7 @@ func (m *machine) readInputs(s *scope) {
 // deliveredAddresses are those in a plan that another hub, such as Rancher, has delivered, which has no annotation with them. What the
 // infrastructure does not report was the user's own; that of a node driver may not be on the RKEBootstrap yet.
 func (m *machine) deliveredAddresses() machinestate.Addresses {
-	internal, external := render.NodeAddresses(m.report.Delivered)
+	internal, external := m.known.nodeAddresses(m.report.Delivered)
 	if machinestate.HasNodeDriver(m.machine) && m.reported.Empty() {
 		return machinestate.Addresses{Internal: internal, External: external}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ type machinePlan struct {
 	signed bool
 	// updated is set once this reconciler has written a newer version of the Secret.
 	updated bool
+	// internal and external are the addresses in the delivered plan, once addressesRead is set.
+	internal, external []string
+	addressesRead      bool
 
 	// inputs and joinURL are what the plan was rendered with, beside the inputs of the cluster; nil where none is rendered.
 	inputs   *render.Machine
@@ -112,6 +116,19 @@ func (c *clusterPlans) of(secret *corev1.Secret) *machinePlan {
 		c.next[secret.UID] = m
 	}
 	return m
+}
+
+// nodeAddresses are the addresses of the Node in the delivered plan, whose configuration is decoded for them once. The nil machinePlan
+// keeps nothing.
+func (m *machinePlan) nodeAddresses(delivered plans.Plan) (internal, external []string) {
+	if m == nil {
+		return render.NodeAddresses(delivered)
+	}
+	if !m.addressesRead {
+		m.internal, m.external = render.NodeAddresses(delivered)
+		m.addressesRead = true
+	}
+	return slices.Clone(m.internal), slices.Clone(m.external)
 }
 
 // setInputs sets the inputs that all plans share. Plans that were rendered with others are rendered again.

@@ -1,6 +1,8 @@
 package rkecontrolplane
 
 import (
+	"encoding/base64"
+	"slices"
 	"testing"
 
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -68,5 +70,26 @@ func TestKeptPlans(t *testing.T) {
 	reconcile(nil)
 	if kept := len(r.plans.of(controlPlaneKey).machines); kept != 3 {
 		t.Errorf("%d machines are kept, want 3", kept)
+	}
+}
+
+// TestNodeAddressesAreReadOnce: the configuration in a delivered plan is decoded once, and what a reconcile does to the addresses does not
+// stay.
+func TestNodeAddressesAreReadOnce(t *testing.T) {
+	delivered := func(config string) plans.Plan {
+		return plans.Plan{Files: []plans.File{{Path: "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
+			Content: base64.StdEncoding.EncodeToString([]byte(config))}}}
+	}
+	known := &machinePlan{}
+	for _, config := range []string{`{"node-ip": ["10.0.0.1"], "node-external-ip": ["203.0.113.1"]}`, `{"node-ip": ["10.0.0.2"]}`} {
+		internal, external := known.nodeAddresses(delivered(config))
+		if !slices.Equal(internal, []string{"10.0.0.1"}) || !slices.Equal(external, []string{"203.0.113.1"}) {
+			t.Errorf("of %s: got %v and %v", config, internal, external)
+		}
+		clear(internal)
+	}
+	known = nil
+	if internal, _ := known.nodeAddresses(delivered(`{"node-ip": ["10.0.0.2"]}`)); !slices.Equal(internal, []string{"10.0.0.2"}) {
+		t.Errorf("got %v", internal)
 	}
 }
