@@ -137,10 +137,9 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.PausedCondition:           pausedRule,
 	},
 	reflect.TypeFor[*clusterv1.Machine](): {
-		clusterv1.InfrastructureReadyCondition: {whenTrue: "InfrastructureReady", otherwise: "WaitingForInfrastructure",
-			skipInitial: true},
-		clusterv1.BootstrapConfigReadyCondition: {whenTrue: "BootstrapDataReady", otherwise: "WaitingForBootstrapData",
-			skipInitial: true},
+		// What each machine gets is in its conditions and its timeline; UpToDate follows.
+		clusterv1.InfrastructureReadyCondition:  {whenTrue: suppressed, otherwise: "WaitingForInfrastructure", skipInitial: true},
+		clusterv1.BootstrapConfigReadyCondition: {whenTrue: suppressed, otherwise: "WaitingForBootstrapData", skipInitial: true},
 		clusterv1.MachineNodeReadyCondition: {whenTrue: "NodeReady", otherwise: "NodeNotReady", skipInitial: true, warning: true,
 			propagated: unlessTrue},
 		clusterv1.MachineNodeHealthyCondition:          noEvents,
@@ -159,7 +158,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 	},
 	reflect.TypeFor[*rkev1.RKEBootstrap](): {
 		rkev1.IdentityReadyCondition: noEvents,
-		// The Machine says when the data are ready.
+		// The Machine's condition says when the data are ready.
 		rkev1.DataSecretReadyCondition:     {whenTrue: suppressed, skipInitial: true},
 		rkev1.NodeSyncedCondition:          {whenTrue: suppressed, warning: true, propagated: ifFalse},
 		rkev1.ReconciledCondition:          noEvents, // of earlier hubs, as is the next

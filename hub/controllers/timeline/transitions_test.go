@@ -83,10 +83,16 @@ func TestTransitions(t *testing.T) {
 		"in the order of time": {
 			before: []metav1.Condition{},
 			now: []metav1.Condition{
-				condition("NodeReady", yes, "NodeReady", noon.Add(2*time.Minute)), condition("InfrastructureReady", yes, "Ready",
-					noon.Add(time.Minute)),
+				condition("Reconciled", yes, "UpToDate", noon.Add(2*time.Minute)), condition("NodeReady", yes, "NodeReady", noon.Add(time.Minute)),
 			},
-			want: []string{"InfrastructureReady", "NodeReady"},
+			want: []string{"NodeReady", "UpToDate"},
+		},
+		"what each machine gets has no Event, and has one when it is lost": {
+			before: []metav1.Condition{condition("InfrastructureReady", yes, "Ready", noon)},
+			now: []metav1.Condition{
+				condition("InfrastructureReady", no, "Deleted", noon.Add(time.Minute)), condition("BootstrapConfigReady", yes, "Ready", noon),
+			},
+			want: []string{"WaitingForInfrastructure"},
 		},
 		"after a start, what has an Event gets no other": {
 			now:      []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon)},
