@@ -24,6 +24,8 @@ type bookmarks struct {
 	storage.Interface
 	newObject func() runtime.Object
 	interval  time.Duration
+	// encoded is of custom resources.
+	encoded *encodeOnce
 }
 
 // Watch implements storage.Interface.
@@ -40,7 +42,7 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 		if err != nil {
 			return nil, err
 		}
-		w := newClientWatch(ctx, key, in)
+		w := newClientWatch(ctx, key, in, b.encoded)
 		go w.run()
 		return w, nil
 	}
@@ -54,7 +56,7 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	w.clientWatch = newClientWatch(ctx, key, in)
+	w.clientWatch = newClientWatch(ctx, key, in, b.encoded)
 	go w.run(b.interval)
 	return w, nil
 }

@@ -22,16 +22,18 @@ const (
 type clientWatch struct {
 	ctx context.Context //nolint:containedctx // that of the request, with which the watch ends
 	// key is what is watched, for the log.
-	key     string
-	in      watch.Interface
+	key string
+	in  watch.Interface
+	// encoded is what its events share with those of other watches; nil for nothing.
+	encoded *encodeOnce
 	out     chan watch.Event
 	stop    sync.Once
 	stopped chan struct{}
 }
 
 // newClientWatch returns a watch that passes on the events of in once its run is called.
-func newClientWatch(ctx context.Context, key string, in watch.Interface) *clientWatch {
-	return &clientWatch{ctx: ctx, key: key, in: in, out: make(chan watch.Event, outBuffer), stopped: make(chan struct{})}
+func newClientWatch(ctx context.Context, key string, in watch.Interface, encoded *encodeOnce) *clientWatch {
+	return &clientWatch{ctx: ctx, key: key, in: in, encoded: encoded, out: make(chan watch.Event, outBuffer), stopped: make(chan struct{})}
 }
 
 // ResultChan implements watch.Interface.
@@ -70,6 +72,7 @@ func (w *clientWatch) end() {
 
 // send returns false when the watch ends.
 func (w *clientWatch) send(event watch.Event) bool {
+	event = w.encoded.share(event)
 	select {
 	case w.out <- event:
 		return true

@@ -19,6 +19,8 @@ type recent[V any] struct {
 	current, previous  map[string]V // by what was written
 	currentBytes       int
 	dropAfterLastWrite *time.Timer
+	// most is how many values are held in each generation; 0 does not limit it.
+	most int
 }
 
 func newRecent[V any]() *recent[V] {
@@ -30,7 +32,11 @@ func newRecent[V any]() *recent[V] {
 func (r *recent[V]) hold(written string, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current == nil || r.currentBytes+len(written) > recentBytes {
+	r.holdLocked(written, value)
+}
+
+func (r *recent[V]) holdLocked(written string, value V) {
+	if r.current == nil || r.currentBytes+len(written) > recentBytes || r.most > 0 && len(r.current) >= r.most {
 		r.current, r.previous, r.currentBytes = map[string]V{}, r.current, 0
 	}
 	r.current[written] = value
@@ -52,4 +58,18 @@ func (r *recent[V]) held(written []byte) (V, bool) {
 	}
 	found, ok := r.previous[string(written)]
 	return found, ok
+}
+
+// heldOr returns what is held for what was written, and holds another value if nothing is.
+func (r *recent[V]) heldOr(written string, other func() V) V {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, generation := range []map[string]V{r.current, r.previous} {
+		if found, ok := generation[written]; ok {
+			return found
+		}
+	}
+	value := other()
+	r.holdLocked(written, value)
+	return value
 }

@@ -60,6 +60,10 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 	if custom || secrets {
 		codec = newDecodeOnce(codec)
 	}
+	var encoded *encodeOnce
+	if custom {
+		encoded = newEncodeOnce()
+	}
 	switch {
 	case transformer == nil:
 		transformer = identity.NewEncryptCheckTransformer()
@@ -82,5 +86,5 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 		store.Close()
 		_ = client.Close()
 	})
-	return &bookmarks{Interface: store, newObject: newFunc, interval: d.bookmarks}, destroy, nil
+	return &bookmarks{Interface: store, newObject: newFunc, interval: d.bookmarks, encoded: encoded}, destroy, nil
 }
