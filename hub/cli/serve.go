@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/gctuner"
+	"github.com/drover-dev/drover/hub/util/managedfields"
 )
 
 func newServe() *cobra.Command {
@@ -197,6 +198,7 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
 	options, audit := opts.api, opts.hub.Audit
 	options.Logger, options.PortFlag, options.Registerer = logger, "--api-port", metrics.Registry
+	options.TrimWatched = managedfields.Trim
 	options.Audit.MaxAge, options.Audit.MaxBackups, options.Audit.MaxSize = audit.MaxAge, audit.MaxBackups, audit.MaxSize
 	apiServer, err := embedded.Start(serverCtx, options)
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv/loopback"
+	"github.com/drover-dev/drover/hub/util/managedfields"
 )
 
 const (
@@ -109,7 +110,8 @@ func Start(opts Options) (env *Env, err error) {
 	}
 	env.Server, err = embedded.Start(context.Background(), embedded.Options{
 		DataDir: filepath.Join(dir, "data"), Logger: logger, UnsafeNoFsync: true, Jobs: opts.NodeDriverImage != "",
-		Audit: embedded.AuditOptions{Path: filepath.Join(dir, apiAudit), PolicyFile: policy},
+		TrimWatched: managedfields.Trim,
+		Audit:       embedded.AuditOptions{Path: filepath.Join(dir, apiAudit), PolicyFile: policy},
 	})
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	}
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
-	storeIn(etcd.member, config, opts.bookmarkInterval())
+	storeIn(etcd.member, config, opts)
 	withCallers(config)
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {

@@ -24,8 +24,9 @@ type bookmarks struct {
 	storage.Interface
 	newObject func() runtime.Object
 	interval  time.Duration
-	// encoded is of custom resources.
+	// encoded and trim are of custom resources. What clients in this process watch is trimmed.
 	encoded *encodeOnce
+	trim    func(object any) (any, error)
 }
 
 // Watch implements storage.Interface.
@@ -42,7 +43,7 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 		if err != nil {
 			return nil, err
 		}
-		w := newClientWatch(ctx, key, in, b.encoded)
+		w := b.clientWatch(ctx, key, in)
 		go w.run()
 		return w, nil
 	}
@@ -56,9 +57,17 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	w.clientWatch = newClientWatch(ctx, key, in, b.encoded)
+	w.clientWatch = b.clientWatch(ctx, key, in)
 	go w.run(b.interval)
 	return w, nil
+}
+
+func (b *bookmarks) clientWatch(ctx context.Context, key string, in watch.Interface) *clientWatch {
+	w := newClientWatch(ctx, key, in, b.encoded)
+	if ofCaller(ctx) {
+		w.trim = b.trim
+	}
+	return w
 }
 
 // selectiveWatch is a watch with a selector. Its storage looks at one event after the other, and sends it, if it is for the watch, before

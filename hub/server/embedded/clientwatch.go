@@ -26,6 +26,8 @@ type clientWatch struct {
 	in  watch.Interface
 	// encoded is what its events share with those of other watches; nil for nothing.
 	encoded *encodeOnce
+	// trim makes the objects smaller; nil leaves them.
+	trim    func(object any) (any, error)
 	out     chan watch.Event
 	stop    sync.Once
 	stopped chan struct{}
@@ -72,7 +74,10 @@ func (w *clientWatch) end() {
 
 // send returns false when the watch ends.
 func (w *clientWatch) send(event watch.Event) bool {
-	event = w.encoded.share(event)
+	if w.trim != nil {
+		_, _ = w.trim(event.Object) // nobody else has it
+	}
+	event = w.encoded.share(event, w.trim != nil)
 	select {
 	case w.out <- event:
 		return true

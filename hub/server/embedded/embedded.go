@@ -50,6 +50,9 @@ type Options struct {
 	Audit AuditOptions
 	// Registerer gets metrics of the size of the database; nil for none.
 	Registerer prometheus.Registerer
+	// TrimWatched makes custom resources smaller that clients in this process watch, in place; nil leaves them. It is for what their caches
+	// would drop: all of them get these objects, but for users that they impersonate.
+	TrimWatched func(object any) (any, error)
 	// UnsafeNoFsync lets etcd skip syncing its files to disk. A test that throws its data away anyway is faster with it; data that
 	// matters must never see it.
 	UnsafeNoFsync bool

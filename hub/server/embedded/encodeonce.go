@@ -24,14 +24,17 @@ func newEncodeOnce() *encodeOnce {
 	return &encodeOnce{events}
 }
 
-// share returns an event for one watch. Events with the same object are encoded once; those that are no custom resources, such as errors,
-// and bookmarks, which each watch gets at its own time, are left as they are.
-func (e *encodeOnce) share(event watch.Event) watch.Event {
+// share returns an event for one watch. Events with the same object are encoded once, trimmed or not; those that are no custom resources,
+// such as errors, and bookmarks, which each watch gets at its own time, are left as they are.
+func (e *encodeOnce) share(event watch.Event, trimmed bool) watch.Event {
 	object, custom := event.Object.(*unstructured.Unstructured)
 	if e == nil || !custom || event.Type == watch.Bookmark {
 		return event
 	}
 	key := sharedKey(event.Type, object)
+	if trimmed {
+		key = "trimmed " + key
+	}
 	event.Object = &sharedObject{object, e.events.heldOr(key, func() *encodings { return &encodings{} })}
 	return event
 }

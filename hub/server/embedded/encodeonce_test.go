@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -35,17 +38,20 @@ func TestEncodeOnce(t *testing.T) {
 		form    string
 		object  *unstructured.Unstructured
 		encodes bool
+		trimmed bool
 	}{
-		{watch.Modified, "json", writtenAt("a", "new", "5"), true},
-		{watch.Modified, "json", writtenAt("a", "new", "5"), false},
-		{watch.Modified, "metadata", writtenAt("a", "new", "5"), true},
-		{watch.Added, "json", writtenAt("a", "new", "5"), true}, // a watch with a selector that it fits by now
-		{watch.Deleted, "json", writtenAt("a", "old", "5"), true},
-		{watch.Deleted, "json", writtenAt("a", "old", "5"), false},
-		{watch.Modified, "json", writtenAt("b", "new", "5"), true},
-		{watch.Modified, "json", writtenAt("a", "newer", "6"), true},
+		{watch.Modified, "json", writtenAt("a", "new", "5"), true, false},
+		{watch.Modified, "json", writtenAt("a", "new", "5"), false, false},
+		{watch.Modified, "metadata", writtenAt("a", "new", "5"), true, false},
+		{watch.Added, "json", writtenAt("a", "new", "5"), true, false}, // a watch with a selector that it fits by now
+		{watch.Deleted, "json", writtenAt("a", "old", "5"), true, false},
+		{watch.Deleted, "json", writtenAt("a", "old", "5"), false, false},
+		{watch.Modified, "json", writtenAt("b", "new", "5"), true, false},
+		{watch.Modified, "json", writtenAt("a", "newer", "6"), true, false},
+		{watch.Modified, "json", writtenAt("a", "trimmed", "6"), true, true},
+		{watch.Modified, "json", writtenAt("a", "trimmed", "6"), false, true},
 	} {
-		event := shared.share(watch.Event{Type: step.of, Object: step.object})
+		event := shared.share(watch.Event{Type: step.of, Object: step.object}, step.trimmed)
 		before := len(encoded)
 		encode := func(object runtime.Object, w io.Writer) error {
 			encoded = append(encoded, step.form)
@@ -64,7 +70,7 @@ func TestEncodeOnce(t *testing.T) {
 		}
 	}
 	for range 3 * sharedEvents {
-		shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", fmt.Sprint(time.Now().UnixNano()))})
+		shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", fmt.Sprint(time.Now().UnixNano()))}, false)
 	}
 	if n := len(shared.events.current) + len(shared.events.previous); n > 2*sharedEvents {
 		t.Errorf("%d events are held", n)
@@ -75,7 +81,7 @@ func TestEncodeOnce(t *testing.T) {
 func TestEncodeOnceFails(t *testing.T) {
 	shared := newEncodeOnce()
 	for range 2 {
-		event := shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", "5")})
+		event := shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", "5")}, false)
 		fail := func(runtime.Object, io.Writer) error { return errors.New("it has no form") }
 		if err := event.Object.(runtime.CacheableObject).CacheEncode("json", fail, io.Discard); err == nil {
 			t.Error("encoded")
@@ -131,4 +137,43 @@ func TestSharedEvents(t *testing.T) {
 func isPlain(event watch.Event) bool {
 	_, plain := event.Object.(*unstructured.Unstructured)
 	return plain
+}
+
+// TestTrimmedEvents: clients in the process watch custom resources as their caches keep them, and all others watch the whole of them.
+func TestTrimmedEvents(t *testing.T) {
+	trim := func(object any) (any, error) {
+		if o, ok := object.(*unstructured.Unstructured); ok {
+			o.SetManagedFields(nil)
+		}
+		return object, nil
+	}
+	admin := user.Info(&user.DefaultInfo{Name: "admin"})
+	network := genericrequest.WithUser(t.Context(), admin)
+	here := context.WithValue(network, callerKey{}, admin)
+	impersonated := genericrequest.WithUser(here, &user.DefaultInfo{Name: "somebody"})
+	for _, tc := range []struct {
+		ctx   context.Context //nolint:containedctx // that of a request
+		field fields.Selector
+		whole bool
+	}{
+		{here, fields.Everything(), false}, {here, fields.OneTermEqualSelector("type", "mine"), false},
+		{network, fields.Everything(), true}, {impersonated, fields.Everything(), true},
+	} {
+		in := &steps{events: make(chan watch.Event, 1)}
+		b := &bookmarks{Interface: in, newObject: func() runtime.Object { return &unstructured.Unstructured{} }, interval: time.Hour,
+			encoded: newEncodeOnce(), trim: trim}
+		w, err := b.Watch(tc.ctx, "/things", storage.ListOptions{ResourceVersion: "1", Predicate: storage.SelectionPredicate{
+			Label: labels.Everything(), Field: tc.field, AllowWatchBookmarks: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := writtenAt("a", "new", "5")
+		object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody"}})
+		in.events <- watch.Event{Type: watch.Modified, Object: object}
+		got := (<-w.ResultChan()).Object.(*sharedObject)
+		if whole := len(got.GetManagedFields()) > 0; whole != tc.whole {
+			t.Errorf("%s, of %v: whole %t", tc.field, tc.ctx, whole)
+		}
+		w.Stop()
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 )
@@ -262,6 +263,13 @@ func (callers) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 		return nil, false, nil
 	}
 	return &authenticator.Response{User: caller}, true, nil
+}
+
+// ofCaller reports whether a request is that of a client in this process, and not one for a user that it impersonates.
+func ofCaller(ctx context.Context) bool {
+	caller, here := ctx.Value(callerKey{}).(user.Info)
+	of, known := genericrequest.UserFrom(ctx)
+	return here && known && of.GetName() == caller.GetName()
 }
 
 // inProcessConfig is a configuration like this one whose requests the server's handler answers.

@@ -27,9 +27,9 @@ import (
 // between them.
 
 // storeIn makes all kinds read, watch and write this member itself. A watch is told how far it is once in an interval.
-func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config, bookmarks time.Duration) {
+func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config, opts Options) {
 	in := func(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-		return direct{getter, member, bookmarks}
+		return direct{getter, member, opts.bookmarkInterval(), opts.TrimWatched}
 	}
 	config.ControlPlane.Generic.RESTOptionsGetter = in(config.ControlPlane.Generic.RESTOptionsGetter)
 	config.APIExtensions.GenericConfig.RESTOptionsGetter = in(config.APIExtensions.GenericConfig.RESTOptionsGetter)
@@ -43,6 +43,8 @@ type direct struct {
 	member *etcdserver.EtcdServer
 	// bookmarks is how often a watch is told how far it is.
 	bookmarks time.Duration
+	// trim is of custom resources that clients in this process watch.
+	trim func(object any) (any, error)
 }
 
 func (d direct) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -59,10 +61,6 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 	secrets := config.GroupResource == corev1.Resource("secrets")
 	if custom || secrets {
 		codec = newDecodeOnce(codec)
-	}
-	var encoded *encodeOnce
-	if custom {
-		encoded = newEncodeOnce()
 	}
 	switch {
 	case transformer == nil:
@@ -86,5 +84,9 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 		store.Close()
 		_ = client.Close()
 	})
-	return &bookmarks{Interface: store, newObject: newFunc, interval: d.bookmarks, encoded: encoded}, destroy, nil
+	watched := &bookmarks{Interface: store, newObject: newFunc, interval: d.bookmarks}
+	if custom {
+		watched.encoded, watched.trim = newEncodeOnce(), d.trim
+	}
+	return watched, destroy, nil
 }
