@@ -114,8 +114,12 @@ func deletedMachineToCluster(ctx context.Context, o client.Object) []ctrl.Reques
 	return byLabel(ctx, o)
 }
 
-// secretToClusters maps a kubeconfig Secret to its Cluster, and a Secret with files to all Clusters that use it.
+// secretToClusters maps a kubeconfig Secret, and the one with the tokens, to its Cluster, and a Secret with files to all Clusters that use
+// it.
 func (r *Reconciler) secretToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	if cluster := o.GetLabels()[rkev1.ClusterNameLabel]; cluster != "" && o.GetName() == rkev1.ClusterStateSecretName(cluster) {
+		return byLabel(ctx, o)
+	}
 	if name, ok := strings.CutSuffix(o.GetName(), "-"+string(secret.Kubeconfig)); ok {
 		return mapfuncs.Request(client.ObjectKey{Namespace: o.GetNamespace(), Name: name})
 	}

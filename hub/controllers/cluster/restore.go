@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +15,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clusterspec"
@@ -59,6 +61,12 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 		return err
 	}
 	restored, fault := restoredSpec(s.cluster, snapshot, found)
+	if fault == nil && !controlPlane.Spec.UnmanagedConfig {
+		if fault, err = r.unknownToken(ctx, s.cluster, snapshot); err != nil {
+			s.unread.spec = true
+			return err
+		}
+	}
 	if fault != nil {
 		s.invalid = append(s.invalid, fault)
 		return nil
@@ -102,6 +110,24 @@ func (r *Reconciler) snapshotToCluster(ctx context.Context, object client.Object
 		return nil
 	}
 	return mapfuncs.Request(key)
+}
+
+// unknownToken refuses a snapshot that was saved with a server token that the hub does not have, such as one of another cluster that uses
+// the same folder of the bucket: its data cannot be read, and the restore would be refused after its configuration was written.
+func (r *Reconciler) unknownToken(ctx context.Context, cluster *provisioningv1.Cluster,
+	snapshot *rkev1.ETCDSnapshot) (*cause.Cause, error) {
+	hash, secret := snapshot.Annotations[rkev1.SnapshotTokenHashAnnotation], &corev1.Secret{}
+	if hash == "" {
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: rkev1.ClusterStateSecretName(cluster.Name)}
+	found, err := objects.Get(ctx, r.Live, key, secret)
+	if err != nil || !found || tokens.HasServerToken(secret.Data, hash) {
+		return nil, err
+	}
+	return cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot %s was saved with a server token that "+
+		"Secret %s does not have, so that its data cannot be read: it is of another cluster that uses the same folder of the bucket, or "+
+		"the token was deleted from the Secret", snapshot.Name, key.Name), nil
 }
 
 // newReference is an object to which a restored configuration refers and the present one does not. Whoever has administration of the

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -121,6 +122,60 @@ func TestRestoredSpecRefuses(t *testing.T) {
 		if got, fault := restoredSpec(cluster, c.snapshot, c.found); got != nil || fault == nil || !strings.Contains(fault.Message, c.text) {
 			t.Errorf("%s: got %v, %v", name, got, fault)
 		}
+	}
+}
+
+// TestRestoredSpecOfUnknownToken: the spec is not changed for a snapshot whose data the cluster cannot read, so that the restore of it is
+// refused. A Cluster without tokens has no machines yet.
+func TestRestoredSpecOfUnknownToken(t *testing.T) {
+	const hash = "2cf24dba5fb0" // of "hello", as k3s writes it
+	for name, tc := range map[string]struct {
+		hash, token string
+		refused     bool
+	}{
+		"the cluster's": {hash: hash, token: "hello"}, "another cluster's": {hash: hash, token: "other", refused: true},
+		"not known": {token: "other"}, "no tokens yet": {hash: hash},
+	} {
+		cluster := clusterWith("v1.36.3+k3s1", "new")
+		cluster.Namespace = "fleet"
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1,
+			RestoreRKEConfig: restoreKubernetesVersion}
+		snapshot := snapshotOf(t, clusterWith("v1.35.1+k3s1", "old"))
+		snapshot.Namespace, snapshot.Name = "fleet", "s"
+		if tc.hash != "" {
+			snapshot.Annotations = map[string]string{rkev1.SnapshotTokenHashAnnotation: tc.hash}
+		}
+		scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
+		builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, snapshot)
+		if tc.token != "" {
+			builder.WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-rke-state"},
+				Data: map[string][]byte{"serverToken": []byte(tc.token)}})
+		}
+		c, s := builder.Build(), &scope{cluster: &provisioningv1.Cluster{}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), s.cluster); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			t.Fatal(err)
+		}
+		refused := len(s.invalid) == 1 && s.invalid[0].Reason == "SnapshotInvalid" &&
+			strings.Contains(s.invalid[0].Message, "Secret c-rke-state does not have")
+		if restored := cluster.Spec.KubernetesVersion == "v1.35.1+k3s1"; refused != tc.refused || restored == tc.refused {
+			t.Errorf("%s: restored: %t, refused: %+v", name, restored, s.invalid)
+		}
+	}
+}
+
+// TestTokensToCluster: a restore that was refused goes on when its token is in the Secret.
+func TestTokensToCluster(t *testing.T) {
+	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-rke-state",
+		Labels: map[string]string{rkev1.ClusterNameLabel: "c"}}}
+	got := (&Reconciler{}).secretToClusters(t.Context(), secret)
+	if len(got) != 1 || got[0].NamespacedName != (client.ObjectKey{Namespace: "fleet", Name: "c"}) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -23,7 +24,7 @@ import (
 
 // The keys of the Secret with a cluster's tokens.
 const (
-	serverTokenKey = "serverToken"
+	serverTokenKey = tokens.ServerKey
 	agentTokenKey  = "agentToken"
 )
 

@@ -20,7 +20,7 @@ import (
 // The keys of the Secret with a cluster's tokens, beyond serverTokenKey and agentTokenKey. Replaced tokens have the same keys with
 // a dash and the time of that (replacedFormat).
 const (
-	newServerTokenKey = "newServerToken"
+	newServerTokenKey = tokens.NewServerKey
 	newAgentTokenKey  = "newAgentToken"
 	// rotatedByKey is the UID of the last TokenRotation whose tokens became the cluster's.
 	rotatedByKey   = "rotatedBy"
@@ -152,24 +152,7 @@ func (s *scope) unknownToken(snapshot *rkev1.ETCDSnapshot) bool {
 	if hash == "" || s.tokenSecret == nil || s.controlPlane.Spec.UnmanagedConfig {
 		return false
 	}
-	for key, token := range s.tokenSecret.Data {
-		ofServer := strings.HasPrefix(key, serverTokenKey) || strings.HasPrefix(key, newServerTokenKey)
-		if ofServer && hasHash(string(token), hash) {
-			return false
-		}
-	}
-	return true
-}
-
-// hasHash reports whether hash is the beginning of that of a token, or of the password in it: a token as k3s and RKE2 print it begins with
-// K10, the hash of an authority and a user.
-func hasHash(token, hash string) bool {
-	for more := true; more; _, token, more = strings.Cut(token, ":") {
-		if strings.HasPrefix(tokens.Hash(token), hash) {
-			return true
-		}
-	}
-	return false
+	return !tokens.HasServerToken(s.tokenSecret.Data, hash)
 }
 
 // tokenPending reports whether a server may have been given a token that is not the cluster's yet.
