@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/drover-dev/drover/hub/api/crds"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/util/operations"
 )
 
 // TestInstallDefinitionsTwice: the second installation, as after a restart, writes nothing.
@@ -133,5 +138,32 @@ func TestClusterAPIPermissions(t *testing.T) {
 				t.Errorf("no role lets Cluster API's manager handle %s", resource)
 			}
 		}
+	}
+}
+
+// TestOperationsOfOneCluster: the API server selects the operations of each kind by their Cluster.
+func TestOperationsOfOneCluster(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	for _, cluster := range []string{"a", "b"} {
+		op := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "of-" + cluster}}
+		op.Spec.TTL = -1
+		op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster}
+		if err := env.Client.Create(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, list := range operationv1.Lists() {
+		err := env.Client.List(t.Context(), list, client.InNamespace(namespace), operations.Indexed(client.ObjectKey{Name: "a"}))
+		if err != nil {
+			t.Errorf("%T: %v", list, err)
+		}
+		for _, op := range operations.Items(list) {
+			names = append(names, op.GetName())
+		}
+	}
+	if !slices.Equal(names, []string{"of-a"}) {
+		t.Errorf("got %q", names)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -55,11 +56,28 @@ func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object
 // requests are what was asked of the API server.
 type requests struct{ gets, lists []string }
 
+// selectable adds indexes to a fake client, which selects by them as an API server does by selectable fields.
+type selectable struct{ builder *fake.ClientBuilder }
+
+func (s selectable) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	s.builder.WithIndex(object, field, values)
+	return nil
+}
+
+// withOperationFields adds the selectable fields of operations.
+func withOperationFields(t *testing.T, builder *fake.ClientBuilder) *fake.ClientBuilder {
+	t.Helper()
+	if err := operations.SetupIndexes(t.Context(), selectable{builder}); err != nil {
+		t.Fatal(err)
+	}
+	return builder
+}
+
 // apiBuilder builds an API server with what a shelf has, and the labels by which it is listed.
 func apiBuilder(t *testing.T, in *shelf) *fake.ClientBuilder {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme,
-		operationv1.AddToScheme))
+	builder := withOperationFields(t, fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme,
+		corev1.AddToScheme, operationv1.AddToScheme)))
 	add := func(o client.Object) {
 		labels := map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.ClusterNameLabel: "c"}
 		for key, value := range o.GetLabels() {
@@ -143,12 +161,12 @@ func TestLiveServers(t *testing.T) {
 	if want := 2 * 3 * 3; len(asked.gets) != want {
 		t.Errorf("%d objects were read, want %d, those of the servers: %v", len(asked.gets), want, asked.gets)
 	}
-	var operations []string
+	var ofOperations []string
 	for _, list := range operationv1.Lists() {
-		operations = append(operations, fmt.Sprintf("%T", list))
+		ofOperations = append(ofOperations, fmt.Sprintf("%T", list))
 	}
 	known := []string{"*v1.PartialObjectMetadataList", "*v1.PartialObjectMetadataList"}
-	if want := slices.Concat(operations, known, operations); !slices.Equal(asked.lists, want) {
+	if want := slices.Concat(ofOperations, known, ofOperations); !slices.Equal(asked.lists, want) {
 		t.Errorf("lists %v, want %v", asked.lists, want)
 	}
 }

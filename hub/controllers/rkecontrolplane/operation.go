@@ -112,10 +112,13 @@ func (r *Reconciler) refuseInUse(ctx context.Context, s *scope, op operationv1.O
 	return operation.RefuseInUse(op, live, r.Now()), nil
 }
 
-// liveOperations returns the operations of the cluster that have not ended, in the order of their creation. It lists those of the namespace
-// past the cache.
+// liveOperations returns the operations of the cluster that have not ended, in the order of their creation, as the API server has them.
 func (r *Reconciler) liveOperations(ctx context.Context, s *scope) ([]operationv1.Operation, error) {
-	live, err := operations.Of(ctx, r.Live, client.ObjectKeyFromObject(s.cluster))
+	cluster := client.ObjectKeyFromObject(s.cluster)
+	live, err := operations.Of(ctx, r.Live, cluster, operations.Indexed(cluster))
+	if kerrors.IsBadRequest(err) { // it does not know the field
+		live, err = operations.Of(ctx, r.Live, cluster)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,14 @@ package rkecontrolplane
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -70,6 +73,30 @@ func TestCheckOperation(t *testing.T) {
 		r.manager, r.Live = manager{shelf: cached}, api
 		if err := r.checkOperation(t.Context(), s); (err != nil) != tc.want || err != nil && !apierrors.IsConflict(err) {
 			t.Errorf("%s: got %v, want a conflict: %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestLiveOperations: nothing of other clusters is read from an API server that selects by the Cluster. One that does not know the field
+// returns all of the namespace.
+func TestLiveOperations(t *testing.T) {
+	for selects, wantRead := range map[bool]int{true: 1, false: 2} {
+		r, cached, next := bigCluster(t, 1)
+		read := 0
+		r.Live = apiBuilder(t, cached).WithObjects(of(&operationv1.ETCDSnapshotRestore{}, "c", ""),
+			of(&operationv1.ETCDSnapshotSave{}, "d", "")).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if (&client.ListOptions{}).ApplyOptions(opts).FieldSelector != nil && !selects {
+					return apierrors.NewBadRequest("field label not supported: spec.clusterRef.name")
+				}
+				err := c.List(ctx, list, opts...)
+				read += len(operations.Items(list))
+				return err
+			},
+		}).Build()
+		live, err := r.liveOperations(t.Context(), next())
+		if err != nil || len(live) != 1 || operationv1.Kind(live[0]) != "ETCDSnapshotRestore" || read != wantRead {
+			t.Errorf("selects %t: got %v, %v, and read %d operations, want %d", selects, live, err, read, wantRead)
 		}
 	}
 }

@@ -141,8 +141,8 @@ func TestEndOfARestoreThatTheCacheHasNotSeen(t *testing.T) {
 		s, op, live := scopeWithMachines(), &operationv1.ETCDSnapshotDelete{}, restore.DeepCopy()
 		op.Spec.Args.Name, live.Status.Phase = "snap", phase
 		s.waiting = []operationv1.Operation{restore, op}
-		r := &Reconciler{Now: time.Now,
-			Live: fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, operationv1.AddToScheme)).WithObjects(live).Build()}
+		builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, operationv1.AddToScheme)).WithObjects(live)
+		r := &Reconciler{Now: time.Now, Live: withOperationFields(t, builder).Build()}
 		got, err := r.refuseInUse(t.Context(), s, op)
 		if err != nil || got != want || op.Status.Phase.Ended() != want {
 			t.Errorf("a restore that is %s: refused %v, %v, %+v", phase, got, err, op.Status)

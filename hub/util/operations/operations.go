@@ -23,7 +23,7 @@ import (
 // maxTTL is the largest spec.ttl that is a duration, 292 years. One beyond it is none that ends.
 const maxTTL = int64(math.MaxInt64 / time.Second)
 
-// clusterIndex is the index of operations by the name of their Cluster.
+// clusterIndex is the index of operations by the name of their Cluster, and a selectable field of their definitions.
 const clusterIndex = "spec.clusterRef.name"
 
 // SetupIndexes adds the index that Indexed reads to a cache. It must run before the cache starts.
@@ -40,7 +40,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Indexed is the option for Of, with the same cluster, by which a cache with the index of SetupIndexes finds operations: the others of the
-// namespace cost nothing then. An API server does not know it.
+// namespace cost nothing then. An API server returns nothing else either, but refuses the list as a bad request if it is older than
+// Kubernetes 1.31, or has the definitions of an earlier hub.
 func Indexed(cluster client.ObjectKey) client.ListOption {
 	return client.MatchingFields{clusterIndex: cluster.Name}
 }

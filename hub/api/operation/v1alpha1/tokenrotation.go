@@ -8,6 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=tokenrotations,scope=Namespaced,categories=operations
 // +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.clusterRef.name`
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=control-plane-drover","auth.cattle.io/cluster-indexed=true","clusterctl.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterRef.name`,description="The Cluster"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
