@@ -120,7 +120,7 @@ func controlPlaneControllers(s shared) ([]reconciler, error) {
 		&plansecret.Reconciler{},
 		&agentupgrade.Reconciler{Signer: s.signer, Checksums: s.agents.AgentChecksums},
 		&nodesync.Reconciler{ClusterCache: s.clusterCache},
-		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache},
+		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache, Registerer: metrics.Registry},
 		&timeline.Reconciler{},
 	}, nil
 }

@@ -3,8 +3,10 @@ package etcdsnapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -41,6 +43,8 @@ type Reconciler struct {
 	Cache client.Reader
 	// ClusterCache holds the connections to the clusters; required.
 	ClusterCache clustercache.ClusterCache
+	// Registerer gets the metric of the newest snapshots; nil for none.
+	Registerer prometheus.Registerer
 	// Now is the clock; SetupWithManager sets it.
 	Now func() time.Time
 
@@ -53,6 +57,11 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
 	r.applied = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
+	if r.Registerer != nil {
+		if err := r.Registerer.Register(&collector{reader: r.Cache, elected: mgr.Elected()}); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
