@@ -59,7 +59,7 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 
 .PHONY: test
 test: go ## Run all unit and integration tests.
-	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash lintian=lintian rpm=rpm ssh=openssh-client
+	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash lintian=lintian openssl=openssl rpm=rpm ssh=openssh-client
 	DROVER_API_USAGE='$(API_USAGE)' $(GO) test $(TEST_FLAGS) $(LONGEST) $$($(GO) list -f '$(TESTED)' ./...)
 	DROVER_API_USED='$(API_USAGE)' $(GO) test -count=1 -run TestNothingUnused ./packaging/rbac
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)

@@ -3,12 +3,15 @@ package embedded
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
 )
 
 // saveTestBackup saves the backup of a hub in which write has written, and returns the hub's options.
@@ -238,4 +241,47 @@ func put(ctx context.Context, client *clientv3.Client, pairs ...string) error {
 		}
 	}
 	return nil
+}
+
+// TestSnapshotOfData: what the page says to make of the data of a server that is left is a snapshot that RKE2 and k3s restore. They have
+// etcd check it, which refuses the data alone.
+func TestSnapshotOfData(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kinds/etcdsnapshotrestore.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(page), "```\nrke2-killall.sh")
+	block, _, _ = strings.Cut(block, "```")
+	_, commands, _ := strings.Cut(block, "\n")
+	if !found || commands == "" {
+		t.Fatal("the page has no commands")
+	}
+	opts := Options{DataDir: t.TempDir()}
+	etcd := startTestEtcd(t, opts)
+	client := newLocalClient(etcd.member)
+	err = put(t.Context(), client, "/registry/configmaps/default/one", "value")
+	_ = client.Close()
+	etcd.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, file := filepath.Join(opts.etcdDir(), "member", "snap", "db"), filepath.Join(t.TempDir(), "survivor")
+	commands = strings.NewReplacer("/var/lib/rancher/rke2/server/db/etcd/member/snap/db", data, "/var/tmp/survivor", file).Replace(commands)
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-euc", commands).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	restore := func(from string) error {
+		return snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{SnapshotPath: from, Name: etcdName,
+			OutputDataDir: filepath.Join(t.TempDir(), "etcd"), PeerURLs: []string{nowhere.String()},
+			InitialCluster: etcdName + "=" + nowhere.String(), InitialClusterToken: "etcd-cluster"})
+	}
+	if err := restore(data); err == nil || !strings.Contains(err.Error(), "hash") {
+		t.Errorf("the data alone: %v", err)
+	}
+	if err := restore(file); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
 }
