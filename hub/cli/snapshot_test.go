@@ -144,6 +144,31 @@ ns/gone   demo     node n1            5.0Mi  58s  missing for 60s, successful
 	}
 }
 
+// TestFailedUpload: who restores from a bucket is warned where the cluster cannot use it any more, before machines are stopped.
+func TestFailedUpload(t *testing.T) {
+	snapshot := func(name string, second int, bucket, status string) *rkev1.ETCDSnapshot {
+		created := at(second)
+		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{rkev1.ClusterNameLabel: "demo"}}}
+		s.Spec.ClusterName = "demo"
+		s.SnapshotFile = rkev1.ETCDSnapshotFile{Name: name, CreatedAt: &created, Status: status, Message: "access\ndenied"}
+		if bucket != "" {
+			s.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: bucket}
+		}
+		return s
+	}
+	c := fakeAPI(t, snapshot("good", 0, "backups", "successful"), snapshot("failed", 1, "backups", "failed"),
+		snapshot("on-node", 2, "", "successful"), snapshot("repaired", 3, "other", "failed"), snapshot("later", 4, "other", "successful"))
+	for bucket, want := range map[string]string{
+		"backups": "the last snapshot in s3://backups failed 59s ago: access denied", "other": "", "": "", "unknown": "",
+	} {
+		line := snapshotLine{Namespace: "ns", Cluster: "demo", Bucket: bucket}
+		if got := failedUpload(t.Context(), c, line, noon.Add(time.Minute)); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q", bucket, got, want)
+		}
+	}
+}
+
 // TestConfirmRestore: who restores a snapshot at a terminal sees what is lost. A script is not asked.
 func TestConfirmRestore(t *testing.T) {
 	line := snapshotLine{Name: "snap", Cluster: "demo", File: "nightly-m1", Created: metav1.Time{Time: noon}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,9 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 			if err != nil {
 				return explain(err)
 			}
+			if warning := failedUpload(cmd.Context(), c, line, time.Now()); warning != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), warning)
+			}
 			if !yes && onTerminal(cmd.InOrStdin()) {
 				in := interruptible(cmd.Context(), cmd.InOrStdin())
 				confirmed, err := confirmRestore(in, cmd.ErrOrStderr(), key.Namespace, line, time.Now())
@@ -77,6 +81,30 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 	o.addFlags(cmd.Flags())
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
+}
+
+// failedUpload is a warning of a restore from a bucket in which the cluster could not save its last snapshot: the bucket is read with the
+// same endpoint and keys, when all machines are stopped. It is empty for none, and for users who may not list ETCDSnapshots.
+func failedUpload(ctx context.Context, c client.Reader, line snapshotLine, now time.Time) string {
+	if line.Bucket == "" {
+		return ""
+	}
+	lines, err := listSnapshots(ctx, c, client.ObjectKey{Namespace: line.Namespace, Name: line.Cluster})
+	if err != nil {
+		return ""
+	}
+	for _, last := range slices.Backward(lines) {
+		if last.Bucket != line.Bucket {
+			continue
+		}
+		if last.Status != "failed" {
+			return ""
+		}
+		return fmt.Sprintf("Warning: the last snapshot in %s failed %s ago: %s\n"+
+			"The restore reads the bucket with the same endpoint and keys, after all machines are stopped. Check them first",
+			printable(last.location()), duration.HumanDuration(now.Sub(last.Created.Time)), cmp.Or(printable(last.Message), "no message"))
+	}
+	return ""
 }
 
 // confirmRestore asks on out whether to go on; true only for the answer "yes".
