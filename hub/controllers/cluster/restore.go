@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/clusterspec"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
 // The values of restoreRKEConfig that restore more than the data of etcd.
@@ -90,11 +92,16 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// snapshotChanged passes ETCDSnapshots that are created, and changes of what a restore of the spec reads.
+// snapshotChanged passes ETCDSnapshots that are created or listed again, and changes of what a restore of the spec reads.
 var snapshotChanged = predicate.And[client.Object](
 	predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
-	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, listedAgain),
 )
+
+// listedAgain passes ETCDSnapshots whose file was missing.
+var listedAgain = predicates.OnUpdate(func(before, after *rkev1.ETCDSnapshot) bool {
+	return before.Status.MissingSince != nil && after.Status.MissingSince == nil
+})
 
 // snapshotToCluster maps an ETCDSnapshot to its Cluster, if that asks for a restore of it.
 func (r *Reconciler) snapshotToCluster(ctx context.Context, object client.Object) []ctrl.Request {
@@ -157,6 +164,10 @@ func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot,
 	}
 	if snapshot.SnapshotFile.Status == "failed" {
 		return nil, cause.New("SnapshotInvalid", "%s.name: ETCDSnapshot %s is of a snapshot that could not be saved", field, restore.Name)
+	}
+	if since := snapshot.Status.MissingSince; since != nil {
+		return nil, cause.New("SnapshotInvalid", "%s.name: the file of ETCDSnapshot %s is missing: since %s the cluster does not list it, or "+
+			"its Node is gone", field, restore.Name, since.UTC().Format(time.RFC3339))
 	}
 	had, err := clusterspec.FromSnapshot(snapshot.SnapshotFile.Metadata)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +107,8 @@ func TestRestoredSpecRefuses(t *testing.T) {
 	cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
 	other := snapshotOf(t, cluster)
 	other.Spec.ClusterName = "d"
+	missing := snapshotOf(t, cluster)
+	missing.Status.MissingSince = &metav1.Time{Time: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
 	for name, c := range map[string]struct {
 		snapshot *rkev1.ETCDSnapshot
 		found    bool
@@ -113,6 +116,7 @@ func TestRestoredSpecRefuses(t *testing.T) {
 	}{
 		"not found":       {&rkev1.ETCDSnapshot{}, false, "does not exist"},
 		"another cluster": {other, true, `is of the Cluster "d"`},
+		"missing":         {missing, true, "is missing: since 2026-11-01T12:00:00Z"},
 		"failed": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}, SnapshotFile: rkev1.ETCDSnapshotFile{Status: "failed"}},
 			true, "could not be saved"},
 		"without metadata": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}}, true, "does not hold the configuration"},
@@ -255,6 +259,11 @@ func TestSnapshotChanged(t *testing.T) {
 		if got := snapshotChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
 			t.Errorf("%s: got %v", name, got)
 		}
+	}
+	missing := before.DeepCopy()
+	missing.Status.MissingSince = &metav1.Time{}
+	if !snapshotChanged.Update(event.UpdateEvent{ObjectOld: missing, ObjectNew: before}) {
+		t.Error("a snapshot that is listed again is not passed")
 	}
 	if !snapshotChanged.Create(event.CreateEvent{Object: before}) || snapshotChanged.Delete(event.DeleteEvent{Object: before}) {
 		t.Error("creations are passed, and deletions are not")
