@@ -1,58 +1,132 @@
-// Package egress is the way of Cluster API's cluster cache to clusters: a proxy inside of the hub that connects each client to the server
-// of its kubeconfig and to nothing else. The cache makes its HTTP clients itself, and they follow redirects with the cluster's credential;
-// a proxy in the kubeconfig is the one thing that reaches below them. TLS is between the cache and the cluster, so that the proxy sees
-// neither credentials nor content.
+// Package egress is the way of Cluster API's cluster cache to clusters, whose API servers may be hostile. The cache makes its HTTP clients
+// itself, of kubeconfigs. Those that it gets from here have a URL scheme that only this process knows: client-go uses the default transport
+// of net/http for a URL without TLS, and net/http passes requests for a scheme that was registered to this package. So each client reaches
+// the server of its own kubeconfig and nothing else, and what the server answers is limited before it is decoded.
 //
-// It keeps no list of clusters: the URL that a client is given says where it may go, and is signed.
+// It must not know what clients do with an answer.
 package egress
 
 import (
-	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
+	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
-const (
-	dialTimeout = 30 * time.Second
-	headTimeout = 10 * time.Second
-)
+const dialTimeout = 30 * time.Second
 
-// Proxy connects to the servers that its own URLs name. It is a Runnable of controller-runtime.
-type Proxy struct {
-	listener net.Listener
-	key      []byte
-	dialer   net.Dialer
+// Clusters are the connections to clusters, an http.RoundTripper for the URL scheme of the kubeconfigs that Reader returns.
+type Clusters struct {
+	scheme string
+
+	mu sync.RWMutex
+	// connections are found by the host of the URL.
+	connections map[string]*connection
 }
 
-// Listen makes a proxy on a free port of the loopback address, which serves once Start runs.
-func Listen() (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+type connection struct {
+	config *rest.Config
+	server *url.URL
+	next   http.RoundTripper
+}
+
+// schemes counts the schemes, of which net/http forgets none.
+var schemes atomic.Int64
+
+// New registers a URL scheme. It is called once for each hub of a process.
+func New() *Clusters {
+	c := &Clusters{scheme: fmt.Sprintf("cluster%d", schemes.Add(1)), connections: map[string]*connection{}}
+	http.DefaultTransport.(*http.Transport).RegisterProtocol(c.scheme, c)
+	return c
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *Clusters) RoundTrip(r *http.Request) (*http.Response, error) {
+	to := c.get(r.URL.Host)
+	if to == nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("the kubeconfig Secret of cluster %s was not read", r.URL.Host)
+	}
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host, r.Host = to.server.Scheme, to.server.Host, ""
+	return to.next.RoundTrip(r)
+}
+
+// Config is how a cluster is reached by connections of one's own, with the same limits; nil where its kubeconfig Secret was not read.
+func (c *Clusters) Config(cluster client.ObjectKey) *rest.Config {
+	to := c.get(hostOf(cluster))
+	if to == nil {
+		return nil
+	}
+	return rest.CopyConfig(to.config)
+}
+
+// Forget gives up what is kept of a cluster.
+func (c *Clusters) Forget(cluster client.ObjectKey) { c.set(hostOf(cluster), nil) }
+
+// hostOf names a cluster in URLs, and so in the errors of clients.
+func hostOf(cluster client.ObjectKey) string { return cluster.Name + "." + cluster.Namespace }
+
+func (c *Clusters) get(host string) *connection {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.connections[host]
+}
+
+func (c *Clusters) set(host string, to *connection) {
+	c.mu.Lock()
+	before := c.connections[host]
+	if to == nil {
+		delete(c.connections, host)
+	} else {
+		c.connections[host] = to
+	}
+	c.mu.Unlock()
+	if before != nil {
+		utilnet.CloseIdleConnectionsFor(before.next)
+	}
+}
+
+// url has clients of a cluster use the connection of its host.
+func (c *Clusters) url(cluster client.ObjectKey, to *connection) string {
+	out := url.URL{Scheme: c.scheme, Host: hostOf(cluster), Path: to.server.Path}
+	return out.String()
+}
+
+// connect prepares connections to the server of a kubeconfig.
+func connect(cluster client.ObjectKey, config *rest.Config) (*connection, error) {
+	server, err := url.Parse(config.Host)
 	if err != nil {
-		return nil, fmt.Errorf("listening for connections to clusters: %w", err)
+		return nil, err
 	}
-	key := make([]byte, sha256.Size)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: checkAddress}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: server}); err != nil || proxy != nil {
+		dialer.Control = nil // the administrator has chosen the address of the proxy
 	}
-	p := &Proxy{listener: listener, key: key}
-	p.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: checkAddress}
-	return p, nil
+	// Without compression: a small answer could become a large one. client-go shares no transport of a configuration with a Proxy.
+	config.Dial, config.Proxy, config.DisableCompression = dialer.DialContext, http.ProxyFromEnvironment, true
+	config.Wrap(limitHeader)
+	redirect.Restrict(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newAnswers(cluster, next) })
+	next, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{config: config, server: server, next: next}, nil
 }
 
 // checkAddress looks at what a server's name has become, just before it is connected to.
@@ -62,107 +136,4 @@ func checkAddress(_, address string, _ syscall.RawConn) error {
 		return err
 	}
 	return kubeconfig.CheckAddress(at.Addr())
-}
-
-// NeedLeaderElection is false: connections to clusters do not wait for it.
-func (p *Proxy) NeedLeaderElection() bool { return false }
-
-// Start serves until ctx ends.
-func (p *Proxy) Start(ctx context.Context) error {
-	server := &http.Server{
-		Handler: p, ReadHeaderTimeout: headTimeout, MaxHeaderBytes: 8 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.Serve(p.listener); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serving connections to clusters: %w", err)
-	}
-	return nil
-}
-
-// URL is the proxy for a client of a server, an https URL; empty where the environment has a proxy for it, which is kept.
-func (p *Proxy) URL(server string) (string, error) {
-	u, err := url.Parse(server)
-	if err != nil {
-		return "", err
-	}
-	if outer, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err != nil || outer != nil {
-		return "", err
-	}
-	target := hostPort(u)
-	out := url.URL{Scheme: "http", Host: p.listener.Addr().String(),
-		User: url.UserPassword(base64.RawURLEncoding.EncodeToString([]byte(target)), p.sign(target))}
-	return out.String(), nil
-}
-
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
-}
-
-func (p *Proxy) sign(target string) string {
-	mac := hmac.New(sha256.New, p.key)
-	mac.Write([]byte(target))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// ServeHTTP implements http.Handler. Requests without TLS come only of redirects, and are not for this proxy to pass on.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	target, ok := p.target(r)
-	if !ok {
-		http.Error(w, "this client has no business here", http.StatusProxyAuthRequired)
-		return
-	}
-	if r.Method != http.MethodConnect || strings.ToLower(r.Host) != target && r.Host != inCluster() {
-		http.Error(w, "the hub follows no redirect to another host", http.StatusForbidden)
-		return
-	}
-	server, err := p.dialer.DialContext(r.Context(), "tcp", r.Host)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	client, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		_ = server.Close()
-		return
-	}
-	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		_, _ = client.Close(), server.Close()
-		return
-	}
-	// The server does not end connections that were taken from it.
-	stop := context.AfterFunc(r.Context(), func() { _, _ = client.Close(), server.Close() })
-	defer stop()
-	// What the client has sent before it was answered.
-	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if _, err = server.Write(ahead); err == nil {
-		if err = join(client, server, stallTimeout, maxReceived); err != nil {
-			log.FromContext(r.Context()).Info("Connection to a cluster closed", "server", r.Host, "reason", err.Error())
-		}
-	}
-	_, _ = client.Close(), server.Close()
-}
-
-// target is where the client may go.
-func (p *Proxy) target(r *http.Request) (string, bool) {
-	inner := http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
-	name, signature, ok := inner.BasicAuth()
-	raw, err := base64.RawURLEncoding.DecodeString(name)
-	if !ok || err != nil || !hmac.Equal([]byte(signature), []byte(p.sign(string(raw)))) {
-		return "", false
-	}
-	return string(raw), true
-}
-
-// inCluster is the address that Cluster API takes instead of the kubeconfig's for the cluster that the hub itself runs in.
-func inCluster() string {
-	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" || port == "" {
-		return ""
-	}
-	return net.JoinHostPort(host, port)
 }

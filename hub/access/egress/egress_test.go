@@ -1,17 +1,12 @@
 package egress
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -24,25 +19,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 )
-
-// start returns a proxy that serves until the test ends.
-func start(t *testing.T) *Proxy {
-	t.Helper()
-	p, err := Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return p
-}
 
 // oneSecret is an API server with one Cluster and its kubeconfig Secret.
 type oneSecret struct {
@@ -62,7 +38,7 @@ func (s oneSecret) Get(_ context.Context, key client.ObjectKey, object client.Ob
 	return nil
 }
 
-func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
+func secretOf(t *testing.T, server *httptest.Server) oneSecret {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["x"] = &clientcmdapi.Cluster{Server: server.URL,
@@ -74,13 +50,50 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw
+	return oneSecret{data: raw}
+}
+
+// remote is a client as Cluster API's cluster cache makes it.
+type remote struct {
+	client *http.Client
+	url    string
+}
+
+func connectTo(t *testing.T, reader client.Reader, cluster string) remote {
+	t.Helper()
+	raw, err := utilkubeconfig.FromSecret(t.Context(), reader, client.ObjectKey{Namespace: "ns", Name: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.UserAgent = "test"
+	out, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote{out, config.Host}
+}
+
+// get requests a path, and returns an error for any answer but 200.
+func (r remote) get(path string) error {
+	answer, err := r.client.Get(r.url + path)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
 }
 
 // TestRedirect: a client like those of Cluster API's cluster cache reaches its server over HTTP/2, and is not redirected to another one,
 // neither without TLS nor with a certificate of the same authority. It does not accept compressed answers.
 func TestRedirect(t *testing.T) {
-	p := start(t)
+	clusters := New()
 	var stolen []string
 	steal := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { stolen = append(stolen, r.Header.Get("Authorization")) })
 	plain := httptest.NewServer(steal)
@@ -89,7 +102,7 @@ func TestRedirect(t *testing.T) {
 	defer secure.Close()
 	var to, seen string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.Proto + " " + r.Header.Get("Authorization") + r.Header.Get("Accept-Encoding")
+		seen = r.Proto + " " + r.Host + " " + r.Header.Get("Authorization") + r.Header.Get("Accept-Encoding")
 		if r.URL.Path == "/away" {
 			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 		}
@@ -98,123 +111,58 @@ func TestRedirect(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 
-	connect := func(reader client.Reader) *http.Client {
-		t.Helper()
-		raw, err := utilkubeconfig.FromSecret(t.Context(), reader, client.ObjectKey{Namespace: "ns", Name: "demo"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := rest.HTTPClientFor(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-	get := func(client *http.Client, path string) error {
-		answer, err := client.Get(server.URL + path)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return errors.New(answer.Status)
-		}
-		return nil
-	}
-	source := oneSecret{data: kubeconfigOf(t, server)}
-	for _, to = range []string{plain.URL, secure.URL} {
-		stolen = nil
-		if err := get(connect(source), "/away"); err != nil || len(stolen) != 1 || stolen[0] != "Bearer hush" {
-			t.Fatalf("without the proxy, to %s: %v, %q", to, err, stolen)
-		}
-		stolen = nil
-		guarded := connect(p.Reader(source))
-		if err := get(guarded, "/here"); err != nil || seen != "HTTP/2.0 Bearer hush" {
+	source := secretOf(t, server)
+	other := connectTo(t, clusters.Reader(secretOf(t, secure)), "other")
+	for _, to = range []string{plain.URL, secure.URL, other.url, server.URL + "/here", server.URL + "//other.ns/"} {
+		guarded := connectTo(t, clusters.Reader(source), "demo")
+		if err := guarded.get("/here"); err != nil || seen != "HTTP/2.0 "+strings.TrimPrefix(server.URL, "https://")+" Bearer hush" {
 			t.Errorf("the server itself: %v, it sees %q", err, seen)
 		}
-		if err := get(guarded, "/away"); err == nil || len(stolen) > 0 || strings.Contains(err.Error(), "hush") {
+		if err := guarded.get("/away"); err == nil || len(stolen) > 0 || strings.Contains(err.Error(), "hush") {
 			t.Errorf("to %s: %v, %q", to, err, stolen)
 		}
 	}
-}
-
-// TestSentAhead: what a client sends without waiting for the answer reaches the server before what it sends later, and so does its end.
-func TestSentAhead(t *testing.T) {
-	p := start(t)
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	go func() {
-		conn, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.Copy(conn, conn)
-	}()
-	raw, err := p.URL("https://" + server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", proxy.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	password, _ := proxy.User.Password()
-	credential := base64.StdEncoding.EncodeToString([]byte(proxy.User.Username() + ":" + password))
-	fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %[2]s\r\n\r\nsent ahead, ", server.Addr(), credential)
-	answers := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(answers, &http.Request{Method: http.MethodConnect})
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatal(answer, err)
-	}
-	_, err = io.WriteString(conn, "and later")
-	if err := errors.Join(err, conn.(*net.TCPConn).CloseWrite()); err != nil {
-		t.Fatal(err)
-	}
-	if echo, err := io.ReadAll(answers); err != nil || string(echo) != "sent ahead, and later" {
-		t.Errorf("the server has got %q, %v", echo, err)
+	to = plain.URL
+	if err := connectTo(t, source, "demo").get("/away"); err != nil || len(stolen) != 1 || stolen[0] != "Bearer hush" {
+		t.Errorf("without this package: %v, %q", err, stolen)
 	}
 }
 
-// TestUnauthenticatedClients: other programs on the hub's host, and clients for other servers, get no connection.
-func TestUnauthenticatedClients(t *testing.T) {
-	p, other := start(t), start(t)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
-	defer server.Close()
-	at := func(p *Proxy, server string) string {
-		t.Helper()
-		out, err := p.URL(server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+// TestClusters: each client reaches the server of its own cluster until that is forgotten, and other processes reach none: there is no
+// listener.
+func TestClusters(t *testing.T) {
+	clusters := New()
+	var seen string
+	serve := func(name string) *httptest.Server {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen = name }))
+		t.Cleanup(server.Close)
+		return server
 	}
-	bare := "http://" + p.listener.Addr().String()
-	foreign := strings.Replace(at(other, server.URL), other.listener.Addr().String(), p.listener.Addr().String(), 1)
-	for name, proxy := range map[string]string{"nobody": bare, "of another hub": foreign,
-		"of another server": at(p, "https://127.0.0.2:6443")} {
-		through, err := url.Parse(proxy)
-		if err != nil {
-			t.Fatal(err)
+	a, b := serve("a"), serve("b")
+	toA, toB := connectTo(t, clusters.Reader(secretOf(t, a)), "a"), connectTo(t, clusters.Reader(secretOf(t, b)), "b")
+	for name, to := range map[string]remote{"a": toA, "b": toB} {
+		if err := to.get("/"); err != nil || seen != name {
+			t.Errorf("cluster %s: %q was reached, %v", name, seen, err)
 		}
-		client := server.Client()
-		client.Transport.(*http.Transport).Proxy = http.ProxyURL(through)
-		if answer, err := client.Get(server.URL); err == nil {
-			_ = answer.Body.Close()
-			t.Errorf("%s: %s", name, answer.Status)
-		}
+	}
+	key := client.ObjectKey{Namespace: "ns", Name: "a"}
+	config := clusters.Config(key)
+	if config == nil || config.Host != a.URL || config.BearerToken != "hush" {
+		t.Fatalf("cluster a is reached by %v", config)
+	}
+	own, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (remote{own, config.Host}).get("/"); err != nil || seen != "a" {
+		t.Errorf("a connection of one's own reaches %q, %v", seen, err)
+	}
+	clusters.Forget(key)
+	if err := toA.get("/"); err == nil || clusters.Config(key) != nil {
+		t.Errorf("a cluster that was forgotten is reached: %v", err)
+	}
+	if err := connectTo(t, New().Reader(secretOf(t, b)), "b").get("/"); err != nil {
+		t.Errorf("with a second hub in the process: %v", err)
 	}
 }
 
@@ -225,5 +173,57 @@ func TestAddress(t *testing.T) {
 		if err := checkAddress("tcp", address, nil); (err == nil) != allowed {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestHeaders: a server cannot have its warnings logged, put off a client for long, have an answer decoded as anything but JSON, or fill
+// memory with a header.
+func TestHeaders(t *testing.T) {
+	sent := http.Header{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if accept := r.Header.Get("Accept"); strings.Contains(accept, "protobuf") {
+			t.Errorf("it is asked for %s", accept)
+		}
+		for name, values := range sent {
+			w.Header()[name] = values
+		}
+	}))
+	defer server.Close()
+	to := connectTo(t, New().Reader(secretOf(t, server)), "demo")
+	get := func() (http.Header, error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to.url+"/api/v1/nodes", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf,application/json")
+		answer, err := to.client.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Header, answer.Body.Close()
+	}
+	for name, tt := range map[string]struct{ header, value, want string }{
+		"a warning":        {"Warning", `299 - "` + strings.Repeat("x", 1000) + `"`, ""},
+		"a second":         {"Retry-After", "1", "1"},
+		"a day":            {"Retry-After", "86400", ""},
+		"a date":           {"Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT", ""},
+		"JSON":             {"Content-Type", "application/json; charset=utf-8", "application/json; charset=utf-8"},
+		"text":             {"Content-Type", "text/plain", "text/plain"},
+		"YAML":             {"Content-Type", "application/yaml", "application/json"},
+		"protobuf":         {"Content-Type", "application/vnd.kubernetes.protobuf", "application/json"},
+		"no type at all":   {"Content-Type", "/", "application/json"},
+		"any other header": {"Audit-Id", "x", "x"},
+	} {
+		sent = http.Header{tt.header: {tt.value}}
+		if got, err := get(); err != nil || got.Get(tt.header) != tt.want {
+			t.Errorf("%s: %q, %v; want %q", name, got.Get(tt.header), err, tt.want)
+		}
+	}
+	sent = http.Header{}
+	for i := range 200 {
+		sent.Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
+	}
+	if _, err := get(); err == nil {
+		t.Error("a header of 200 KB is read")
 	}
 }

@@ -3,9 +3,11 @@ package egress
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -13,19 +15,19 @@ import (
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 )
 
-// Reader reads kubeconfig Secrets as kubeconfig.Reader does, with the proxy put into them. They have clients request answers without
-// compression, which a hostile cluster could use to fill the hub's memory with little data.
-func (p *Proxy) Reader(reader client.Reader) client.Reader {
-	return proxiedReader{Reader: kubeconfig.Reader(reader), proxy: p}
+// Reader reads kubeconfig Secrets as kubeconfig.Reader does, and replaces each kubeconfig by one that leads to its server through this
+// package and has no credential. Connections to the cluster that were made earlier are not used for new requests any more.
+func (c *Clusters) Reader(reader client.Reader) client.Reader {
+	return clustersReader{Reader: kubeconfig.Reader(reader), clusters: c}
 }
 
-type proxiedReader struct {
+type clustersReader struct {
 	client.Reader
-	proxy *Proxy
+	clusters *Clusters
 }
 
 // Get implements client.Reader.
-func (r proxiedReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+func (r clustersReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	if err := r.Reader.Get(ctx, key, object, opts...); err != nil {
 		return err
 	}
@@ -33,20 +35,29 @@ func (r proxiedReader) Get(ctx context.Context, key client.ObjectKey, object cli
 	if !ok || len(found.Data[secret.KubeconfigDataName]) == 0 {
 		return nil
 	}
-	config, err := kubeconfig.Load(found.Data[secret.KubeconfigDataName])
+	config, err := kubeconfig.RESTConfig(found.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return fmt.Errorf("kubeconfig Secret %s: %w", key.Name, err)
 	}
-	for _, cluster := range config.Clusters {
-		if cluster.ProxyURL, err = r.proxy.URL(cluster.Server); err != nil {
-			return fmt.Errorf("the proxy for kubeconfig Secret %s: %w", key.Name, err)
-		}
-		cluster.DisableCompression = true
+	cluster := client.ObjectKey{Namespace: key.Namespace, Name: strings.TrimSuffix(key.Name, "-"+string(secret.Kubeconfig))}
+	to, err := connect(cluster, config)
+	if err != nil {
+		return fmt.Errorf("preparing connections of kubeconfig Secret %s: %w", key.Name, err)
 	}
-	raw, err := clientcmd.Write(*config)
+	raw, err := writeKubeconfig(cluster.Name, r.clusters.url(cluster, to))
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of Secret %s: %w", key.Name, err)
 	}
+	r.clusters.set(hostOf(cluster), to)
 	found.Data = map[string][]byte{secret.KubeconfigDataName: raw}
 	return nil
+}
+
+func writeKubeconfig(name, server string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.Write(*config)
 }

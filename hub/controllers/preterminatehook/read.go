@@ -233,7 +233,9 @@ func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.Object
 		return nil, err
 	}
 	config := rest.CopyConfig(cached)
-	config.Dial = (&net.Dialer{}).DialContext // client-go shares no connections of a config with a Dial
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{}).DialContext // client-go shares no connections of a config with a Dial
+	}
 	config.Timeout = 5 * time.Second
 	redirect.Restrict(config)
 	tunnelaccess.LimitBodies(config, tunnelaccess.MaxBody)

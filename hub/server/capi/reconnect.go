@@ -3,9 +3,11 @@ package capi
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -21,8 +23,23 @@ import (
 // Connections are the connections to workload clusters.
 type Connections struct {
 	clustercache.ClusterCache
+	clusters    *egress.Clusters
 	reconnector *reconnector
 	handlers    eventHandlers
+}
+
+// GetRESTConfig implements clustercache.ClusterCache. The configuration of upstream's cache has neither the server nor a credential.
+func (c *Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	cached, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	config := c.clusters.Config(cluster)
+	if config == nil {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	config.UserAgent, config.Timeout, config.QPS, config.Burst = cached.UserAgent, cached.Timeout, cached.QPS, cached.Burst
+	return config, nil
 }
 
 // Watch implements clustercache.ClusterCache.
@@ -90,13 +107,13 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	if err != nil {
 		return nil, fmt.Errorf("making client for kubeconfig Secrets: %w", err)
 	}
-	// Cluster API would follow a redirect of a cluster with the cluster's credential.
-	proxy, err := egress.Listen()
-	if err != nil {
-		return nil, err
+	// Cluster API would reach the cluster that the hub runs in without this, which has its credential, if it knew that.
+	if err := os.Unsetenv("POD_UID"); err != nil {
+		return nil, fmt.Errorf("preparing connections to clusters: %w", err)
 	}
-	if err := mgr.Add(proxy); err != nil {
-		return nil, fmt.Errorf("adding the proxy for connections to clusters: %w", err)
+	clusters := egress.New()
+	if err := forgetDeleted(ctx, mgr.GetCache(), clusters.Forget); err != nil {
+		return nil, err
 	}
 	probes, err := newProbes(ctx, mgr.GetCache())
 	if err != nil {
@@ -106,7 +123,7 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	// Per workload cluster, whose API server shares itself between its clients. Upstream's 20 would have the labels of 1,000 Nodes take 50 s.
 	const qps, burst = 100, 200
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: proxy.Reader(secrets),
+		SecretClient: clusters.Reader(secrets),
 		Cache:        cacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
 
@@ -118,5 +135,5 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
 	probes.state = cache.GetHealthCheckingState
-	return &Connections{ClusterCache: cache, reconnector: r}, nil
+	return &Connections{ClusterCache: cache, clusters: clusters, reconnector: r}, nil
 }
