@@ -18,13 +18,19 @@ type eventHandlers struct {
 	of map[toolscache.SharedIndexInformer]*sharedHandler
 }
 
+// clusterHandlers are those of one cluster. exceeded is called when its objects exceed maxRetained.
+type clusterHandlers struct {
+	*eventHandlers
+	exceeded func()
+}
+
 // watcher returns one whose event handlers are shared.
-func (h *eventHandlers) watcher(w clustercache.Watcher) clustercache.Watcher {
-	return sharingWatcher{w, h}
+func (h *eventHandlers) watcher(w clustercache.Watcher, exceeded func()) clustercache.Watcher {
+	return sharingWatcher{w, clusterHandlers{h, exceeded}}
 }
 
 // add adds a handler to those of an informer.
-func (h *eventHandlers) add(
+func (h clusterHandlers) add(
 	informer toolscache.SharedIndexInformer, handler toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	shared, err := h.shared(informer, opts)
@@ -35,7 +41,7 @@ func (h *eventHandlers) add(
 	return shared.registration, nil
 }
 
-func (h *eventHandlers) shared(informer toolscache.SharedIndexInformer, opts toolscache.HandlerOptions) (*sharedHandler, error) {
+func (h clusterHandlers) shared(informer toolscache.SharedIndexInformer, opts toolscache.HandlerOptions) (*sharedHandler, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if shared, ok := h.of[informer]; ok {
@@ -46,7 +52,7 @@ func (h *eventHandlers) shared(informer toolscache.SharedIndexInformer, opts too
 			delete(h.of, other)
 		}
 	}
-	shared := &sharedHandler{store: informer.GetStore()}
+	shared := &sharedHandler{store: informer.GetStore(), exceeded: h.exceeded}
 	registration, err := informer.AddEventHandlerWithOptions(shared, opts)
 	if err != nil {
 		return nil, fmt.Errorf("adding an event handler: %w", err)
@@ -63,9 +69,12 @@ func (h *eventHandlers) shared(informer toolscache.SharedIndexInformer, opts too
 type sharedHandler struct {
 	store        toolscache.Store
 	registration toolscache.ResourceEventHandlerRegistration
+	exceeded     func()
 
 	mu       sync.Mutex
 	handlers []toolscache.ResourceEventHandler
+	// retained is what the objects of the informer cost.
+	retained int
 }
 
 // add adds a handler, which gets what exists as if it had just been created. Of what changes at this moment it may get the creation twice,
@@ -89,22 +98,25 @@ func (s *sharedHandler) each(call func(toolscache.ResourceEventHandler)) {
 
 // OnAdd implements toolscache.ResourceEventHandler.
 func (s *sharedHandler) OnAdd(object any, initial bool) {
+	s.retain(retainedCost(object))
 	s.each(func(h toolscache.ResourceEventHandler) { h.OnAdd(object, initial) })
 }
 
 // OnUpdate implements toolscache.ResourceEventHandler.
 func (s *sharedHandler) OnUpdate(before, after any) {
+	s.retain(retainedCost(after) - retainedCost(before))
 	s.each(func(h toolscache.ResourceEventHandler) { h.OnUpdate(before, after) })
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (s *sharedHandler) OnDelete(object any) {
+	s.retain(-retainedCost(object))
 	s.each(func(h toolscache.ResourceEventHandler) { h.OnDelete(object) })
 }
 
 type sharingWatcher struct {
 	clustercache.Watcher
-	handlers *eventHandlers
+	handlers clusterHandlers
 }
 
 // Watch implements clustercache.Watcher.
@@ -114,7 +126,7 @@ func (w sharingWatcher) Watch(of cache.Cache) error {
 
 type sharingCache struct {
 	cache.Cache
-	handlers *eventHandlers
+	handlers clusterHandlers
 }
 
 // GetInformer implements cache.Informers.
@@ -128,7 +140,7 @@ func (c sharingCache) GetInformer(ctx context.Context, object client.Object, opt
 
 type sharingInformer struct {
 	toolscache.SharedIndexInformer
-	handlers *eventHandlers
+	handlers clusterHandlers
 }
 
 // AddEventHandlerWithOptions implements cache.Informer, for sources of controller-runtime, which use no other way and remove none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,5 +124,48 @@ func TestSharedHandlers(t *testing.T) {
 	watch()
 	if known := len(connections.handlers.of); again.handlers != 1 || known != 1 {
 		t.Errorf("the informer of the new connection has %d event handlers, and %d informers are known; want 1 of each", again.handlers, known)
+	}
+}
+
+// TestRetained: the hub disconnects from a cluster when it has more objects than a real one, once for each time.
+func TestRetained(t *testing.T) {
+	times := 0
+	s := &sharedHandler{exceeded: func() { times++ }}
+	node := func(size int) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"x": strings.Repeat("x", size)}}}
+	}
+	half := node(maxRetained / 2)
+	for i, tt := range []struct {
+		happens func()
+		times   int
+	}{
+		{func() { s.OnAdd(half, true) }, 0},
+		{func() { s.OnAdd(half, false) }, 1},
+		{func() { s.OnAdd(half, false) }, 1},
+		{func() { s.OnDelete(half) }, 1},
+		{func() { s.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: half}) }, 1},
+		{func() { s.OnUpdate(half, node(0)) }, 1},
+		{func() { s.OnUpdate(node(0), node(maxRetained)) }, 2},
+	} {
+		tt.happens()
+		if times != tt.times {
+			t.Errorf("event %d: the cluster was disconnected %d times, want %d", i, times, tt.times)
+		}
+	}
+	s = &sharedHandler{exceeded: func() { t.Error("a cluster with 10,000 Nodes is disconnected") }}
+	for range 10_000 {
+		s.OnAdd(node(5_000), true)
+	}
+}
+
+// TestMeasure: the Nodes of a cluster are counted although no controller watches them.
+func TestMeasure(t *testing.T) {
+	source := fcache.NewFakeControllerSource()
+	defer source.Shutdown()
+	nodes := newNodesCache(source)
+	connections := &Connections{ClusterCache: connectedCluster{cache: nodes}}
+	connections.measure(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "demo"})
+	if nodes.handlers != 1 {
+		t.Errorf("the informer has %d event handlers, want 1", nodes.handlers)
 	}
 }

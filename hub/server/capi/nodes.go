@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -20,6 +21,11 @@ const (
 	maxNodeText      = 256
 	maxNodeMessage   = 1 << 10
 	maxNodeAddresses = 64
+	// maxNodeEntries is for all other lists. Labels or annotations of more than maxNodeMetadata bytes, more than an API server accepts
+	// as annotations, or of more than maxNodeLabels entries are not kept at all, nor are more resources than maxNodeEntries.
+	maxNodeEntries  = 256
+	maxNodeMetadata = 256 << 10
+	maxNodeLabels   = 2000
 )
 
 // cacheOptions are those of the caches of clusters. Of Nodes these do not have the images: a kubelet reports fifty, which are more than all
@@ -44,7 +50,9 @@ func boundNode(node *corev1.Node) {
 	texts := []*string{&info.MachineID, &info.SystemUUID, &info.BootID, &info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion,
 		&info.KubeletVersion, &info.OperatingSystem, &info.Architecture,
 		&info.KubeProxyVersion} //nolint:staticcheck // kubelets of earlier releases report it, and hostile ones
-	status.Addresses = status.Addresses[:min(len(status.Addresses), maxNodeAddresses)]
+	status.Addresses = bounded(status.Addresses, maxNodeAddresses)
+	status.Conditions = bounded(status.Conditions, maxNodeEntries)
+	boundEntries(node)
 	for i := range status.Addresses {
 		texts = append(texts, &status.Addresses[i].Address)
 	}
@@ -55,6 +63,41 @@ func boundNode(node *corev1.Node) {
 	for _, text := range texts {
 		*text = message.Bound(*text, maxNodeText)
 	}
+}
+
+// boundEntries cuts lists and maps of which Cluster API copies nothing to Machines. A hostile API server can make their entries many, and
+// each takes more memory than the bytes of an empty one.
+func boundEntries(node *corev1.Node) {
+	spec, status := &node.Spec, &node.Status
+	spec.Taints, spec.PodCIDRs = bounded(spec.Taints, maxNodeEntries), bounded(spec.PodCIDRs, maxNodeEntries)
+	status.VolumesInUse = bounded(status.VolumesInUse, maxNodeEntries)
+	status.VolumesAttached = bounded(status.VolumesAttached, maxNodeEntries)
+	status.RuntimeHandlers, status.DeclaredFeatures, status.Config = nil, nil, nil
+	node.OwnerReferences = bounded(node.OwnerReferences, maxNodeEntries)
+	node.Finalizers = bounded(node.Finalizers, maxNodeEntries)
+	node.Labels, node.Annotations = boundedMap(node.Labels), boundedMap(node.Annotations)
+	if max(len(status.Capacity), len(status.Allocatable)) > maxNodeEntries {
+		status.Capacity, status.Allocatable = nil, nil
+	}
+}
+
+// bounded is a list, or so many entries of it, without the memory of the others.
+func bounded[T any](list []T, limit int) []T {
+	if len(list) <= limit {
+		return list
+	}
+	return slices.Clone(list[:limit])
+}
+
+func boundedMap(of map[string]string) map[string]string {
+	size := 0
+	for key, value := range of {
+		size += len(key) + len(value)
+	}
+	if size > maxNodeMetadata || len(of) > maxNodeLabels {
+		return nil
+	}
+	return of
 }
 
 // machineNodes is the ClusterCache of the Machine controller, without what that does for nothing.

@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,5 +122,32 @@ func TestNodeTexts(t *testing.T) {
 	}
 	if got := kept.(*corev1.Node).Status.NodeInfo.KubeletVersion; got != "v1.36.3+k3s1" {
 		t.Errorf("the version has become %q", got)
+	}
+}
+
+// TestNodeEntries: of lists and maps that are longer than those of any Node, no more is kept, and not the memory of the rest.
+func TestNodeEntries(t *testing.T) {
+	const many = 100_000
+	labels := map[string]string{}
+	for i := range many {
+		labels[strconv.Itoa(i)] = ""
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"a": "b"}, Finalizers: make([]string, many)},
+		Spec:       corev1.NodeSpec{Taints: make([]corev1.Taint, many)},
+		Status: corev1.NodeStatus{Conditions: make([]corev1.NodeCondition, many), VolumesInUse: make([]corev1.UniqueVolumeName, many),
+			Addresses: make([]corev1.NodeAddress, many)},
+	}
+	if _, err := cacheOptions().DefaultTransform(node); err != nil {
+		t.Fatal(err)
+	}
+	for name, kept := range map[string]int{"labels": len(node.Labels), "finalizers": cap(node.Finalizers), "taints": cap(node.Spec.Taints),
+		"conditions": cap(node.Status.Conditions), "volumes": cap(node.Status.VolumesInUse), "addresses": cap(node.Status.Addresses)} {
+		if kept > 2*maxNodeEntries {
+			t.Errorf("room for %d %s is kept", kept, name)
+		}
+	}
+	if node.Annotations["a"] != "b" {
+		t.Error("an annotation is not kept")
 	}
 }

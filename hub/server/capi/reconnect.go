@@ -3,8 +3,10 @@ package capi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
@@ -44,7 +46,7 @@ func (c *Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKe
 
 // Watch implements clustercache.ClusterCache.
 func (c *Connections) Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error {
-	return c.ClusterCache.Watch(ctx, cluster, c.handlers.watcher(watcher))
+	return c.ClusterCache.Watch(ctx, cluster, c.handlers.watcher(watcher, c.refuse(cluster)))
 }
 
 // Reconnect gives up the connection to a cluster, if there is one, and makes a new one at once. Without it a kubeconfig that leads
@@ -59,6 +61,8 @@ type reconnector struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[ctrl.Request]
 	pending sets.Set[client.ObjectKey]
+	// refused has until when clusters are not connected.
+	refused map[client.ObjectKey]time.Time
 }
 
 // newQueue is upstream's usual queue with fewer probes, of which this keeps hold.
@@ -84,13 +88,31 @@ func (r *reconnector) request(cluster client.ObjectKey) {
 	}
 }
 
-// keep is false once after each request, and has the cluster looked at again.
+// refuse gives up the connection to a cluster, and makes no other one before the time of refusal is over.
+func (r *reconnector) refuse(cluster client.ObjectKey) {
+	now := time.Now()
+	r.mu.Lock()
+	maps.DeleteFunc(r.refused, func(_ client.ObjectKey, until time.Time) bool { return now.After(until) })
+	if r.refused == nil {
+		r.refused = map[client.ObjectKey]time.Time{}
+	}
+	r.refused[cluster] = now.Add(refusal)
+	r.mu.Unlock()
+	r.request(cluster)
+}
+
+// keep is false once after each request, and has the cluster looked at again; it is false for as long as the cluster is refused.
 func (r *reconnector) keep(cluster client.ObjectKey) bool {
 	r.mu.Lock()
 	queue, forget := r.queue, r.pending.Has(cluster)
 	r.pending.Delete(cluster)
+	refused := time.Until(r.refused[cluster])
 	r.mu.Unlock()
-	if forget {
+	switch {
+	case refused > 0:
+		queue.AddAfter(ctrl.Request{NamespacedName: cluster}, refused)
+		return false
+	case forget:
 		queue.Add(ctrl.Request{NamespacedName: cluster})
 	}
 	return !forget
@@ -120,6 +142,7 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 		return nil, err
 	}
 	r := &reconnector{probes: probes, pending: sets.New[client.ObjectKey]()}
+	c := &Connections{clusters: clusters, reconnector: r}
 	// Per workload cluster, whose API server shares itself between its clients. Upstream's 20 would have the labels of 1,000 Nodes take 50 s.
 	const qps, burst = 100, 200
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
@@ -128,12 +151,18 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
 
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
-			return r.keep(client.ObjectKeyFromObject(cluster)) && worthConnecting(cluster)
+			key := client.ObjectKeyFromObject(cluster)
+			if !r.keep(key) || !worthConnecting(cluster) {
+				return false
+			}
+			c.measure(ctx, key)
+			return true
 		},
 	}, controller.Options{MaxConcurrentReconciles: 100, NewQueue: r.newQueue})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
 	probes.state = cache.GetHealthCheckingState
-	return &Connections{ClusterCache: cache, clusters: clusters, reconnector: r}, nil
+	c.ClusterCache = cache
+	return c, nil
 }

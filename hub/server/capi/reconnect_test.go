@@ -57,6 +57,17 @@ func TestReconnect(t *testing.T) {
 	if !r.keep(key) {
 		t.Error("it is dropped twice")
 	}
+	r.refuse(key)
+	next()
+	for range 2 {
+		if r.keep(key) {
+			t.Error("a cluster that is refused is connected")
+		}
+	}
+	r.refused[key] = time.Now()
+	if !r.keep(key) {
+		t.Error("it is refused for longer than it should be")
+	}
 }
 
 // connectedByURL is a cache that is connected as egress has it connect.
