@@ -3,6 +3,7 @@ package nodedrain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,5 +49,25 @@ func TestRefusedNode(t *testing.T) {
 		w.says(rkev1.DrainDoneAnnotation, asked)
 		w.says(rkev1.DrainErrorAnnotation, "")
 		w.says(rkev1.DrainWaitingAnnotation, "")
+	}
+}
+
+// TestLongRefusals: an API server that refuses evictions with long texts, another one for each Pod, does not fill the plan Secret.
+func TestLongRefusals(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 20 {
+		pods = append(pods, pod(fmt.Sprintf("web-%d", i), nil))
+	}
+	w := newWorld(t, pods...)
+	w.r.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(w.remote.(client.WithWatch), interceptor.Funcs{
+		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, object, _ client.Object,
+			_ ...client.SubResourceCreateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("pods"), object.GetName(), errors.New(strings.Repeat("x", 30<<10)))
+		},
+	}), client.ObjectKey{Namespace: "fleet", Name: "c"})
+	w.ask(rkev1.DrainOptions{Enabled: true})
+	w.pass()
+	if text := w.annotations()[rkev1.DrainWaitingAnnotation]; len(text) > maxText || !strings.Contains(text, "cannot evict Pods") {
+		t.Errorf("%d bytes say what the drain waits for: %.200s", len(text), text)
 	}
 }

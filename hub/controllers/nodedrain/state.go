@@ -12,10 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // defaultTimeout is that of a drain whose options have none.
 const defaultTimeout = 10 * time.Minute
+
+// maxText bounds what is said of a drain, in bytes. It has the names of Pods, and for each Pod what the API server of the cluster answers.
+const maxText = 4 << 10
 
 // state is what the annotations of a plan Secret say about a drain: see the package documentation.
 type state struct {
@@ -61,8 +65,8 @@ func (s state) annotations() map[string]string {
 	}
 	return map[string]string{
 		rkev1.PreDrainAnnotation: s.preDrain, rkev1.PostDrainAnnotation: s.postDrain, rkev1.DrainDoneAnnotation: s.done,
-		rkev1.DrainErrorAnnotation: s.problem, rkev1.DrainWaitingAnnotation: s.waiting, rkev1.DrainBeganAnnotation: began,
-		rkev1.DrainCordonedAnnotation: cordoned,
+		rkev1.DrainErrorAnnotation: message.Bound(s.problem, maxText), rkev1.DrainWaitingAnnotation: message.Bound(s.waiting, maxText),
+		rkev1.DrainBeganAnnotation: began, rkev1.DrainCordonedAnnotation: cordoned,
 	}
 }
 
