@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// sharedEvents is how many of the last events of a kind are held, encoded, in each of two generations.
+// sharedEvents is how many of the last events of a kind are held, encoded, in each of two generations: fewer where they are encoded to more
+// than recentBytes.
 const sharedEvents = 64
 
 // encodeOnce has the watches of one kind of custom resources share what an event is encoded to, as those of a watch cache do: such a kind
@@ -35,7 +36,7 @@ func (e *encodeOnce) share(event watch.Event, trimmed bool) watch.Event {
 	if trimmed {
 		key = "trimmed " + key
 	}
-	event.Object = &sharedObject{object, e.events.heldOr(key, func() *encodings { return &encodings{} })}
+	event.Object = &sharedObject{object, e.events.heldOr(key, func() *encodings { return &encodings{} }), e.events.grew}
 	return event
 }
 
@@ -54,6 +55,8 @@ func sharedKey(of watch.EventType, object *unstructured.Unstructured) string {
 type sharedObject struct {
 	*unstructured.Unstructured
 	encodings *encodings
+	// grew counts the bytes of each encoding.
+	grew func(int)
 }
 
 var _ runtime.CacheableObject = &sharedObject{}
@@ -68,6 +71,7 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 		var encoded bytes.Buffer
 		e.err = encode(o.Unstructured, &encoded)
 		e.data = encoded.Bytes()
+		o.grew(len(e.data))
 	})
 	if e.err != nil {
 		return e.err

@@ -77,6 +77,24 @@ func TestEncodeOnce(t *testing.T) {
 	}
 }
 
+// TestEncodeOnceLarge: of large objects, fewer events are held.
+func TestEncodeOnceLarge(t *testing.T) {
+	shared := newEncodeOnce()
+	encode := func(_ runtime.Object, w io.Writer) error {
+		_, err := w.Write(make([]byte, recentBytes/4))
+		return err
+	}
+	for version := range sharedEvents {
+		event := shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", fmt.Sprint(version))}, false)
+		if err := event.Object.(runtime.CacheableObject).CacheEncode("json", encode, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(shared.events.current) + len(shared.events.previous); n == 0 || n > 8 {
+		t.Errorf("%d events are held", n)
+	}
+}
+
 // TestEncodeOnceFails: what cannot be encoded is an error for each watch.
 func TestEncodeOnceFails(t *testing.T) {
 	shared := newEncodeOnce()

@@ -44,6 +44,13 @@ func (r *recent[V]) holdLocked(written string, value V) {
 	r.dropAfterLastWrite.Reset(recentFor)
 }
 
+// grew counts the bytes by which a value has grown that is held.
+func (r *recent[V]) grew(bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.currentBytes += bytes
+}
+
 func (r *recent[V]) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
