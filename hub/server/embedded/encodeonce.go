@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"sync"
 
@@ -100,7 +101,10 @@ func (e *encodings) of(id runtime.Identifier) *encoding {
 		e.by = map[runtime.Identifier]*encoding{}
 	}
 	if e.by[id] == nil {
-		e.by[id] = &encoding{}
+		e.by[id] = &encoding{err: errNotEncoded}
 	}
 	return e.by[id]
 }
+
+// errNotEncoded ends the other watches when the one that encodes an object for them has panicked: their clients watch again.
+var errNotEncoded = errors.New("another watch could not encode the object")

@@ -107,6 +107,23 @@ func TestEncodeOnceFails(t *testing.T) {
 	}
 }
 
+// TestEncodeOncePanics: where one watch panics, the others end, and do not leave the event out.
+func TestEncodeOncePanics(t *testing.T) {
+	shared := newEncodeOnce()
+	encode := func() error {
+		event := shared.share(watch.Event{Type: watch.Added, Object: writtenAt("a", "", "5")}, false)
+		fail := func(runtime.Object, io.Writer) error { panic("it has no form") }
+		return event.Object.(runtime.CacheableObject).CacheEncode("json", fail, io.Discard)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = encode()
+	}()
+	if encode() == nil {
+		t.Error("encoded")
+	}
+}
+
 // TestSharedEvents: watches of custom resources, with a selector and without, share what they send but for bookmarks and errors; those of
 // other kinds share nothing.
 func TestSharedEvents(t *testing.T) {
