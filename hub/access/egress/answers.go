@@ -134,7 +134,21 @@ func (a *answers) limit(r *http.Request, answer *http.Response, watch bool) io.R
 		return body
 	}
 	body.pace = func(events int) error { return a.events.WaitN(r.Context(), min(events, eventBurst)) }
+	body.left = leftOf(r, protobuf)
 	return body
+}
+
+// leftOf is what a watch may cost with all of its events. Of one that lists (WatchList), client-go keeps what was created until the server
+// says that this is all, and shows nobody before. It ends as one does whose time is over: if it has listed, the next one goes on, and
+// otherwise client-go begins again with nothing. A byte of JSON counts as several.
+func leftOf(r *http.Request, protobuf bool) int64 {
+	switch {
+	case r.URL.Query().Get("sendInitialEvents") != "true":
+		return math.MaxInt64
+	case protobuf:
+		return limitOf(r.URL.Path)
+	}
+	return limitOf(r.URL.Path) / otherShare
 }
 
 // acceptJSON leaves of an Accept header the kinds that are JSON.
@@ -189,6 +203,8 @@ type limitedBody struct {
 	// pace waits until so many events may be read; nil where there are none. bytes are those that were not counted as events yet.
 	pace  func(events int) error
 	bytes int
+	// left is what events may still cost, as their bytes and itemCost for each.
+	left int64
 
 	failed error
 }
@@ -203,9 +219,12 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	switch {
 	case !ok:
 		b.failed = b.exceeded
-		log.Log.WithName("egress").Info("The answer of a cluster exceeds a limit", "Cluster", b.exceeded.Cluster,
-			"request", b.exceeded.Request, "limit", b.exceeded.Limit)
+		b.log("The answer of a cluster exceeds a limit", b.exceeded.Limit)
+	case b.pace != nil && b.left < int64(n)+int64(ended)*itemCost:
+		b.failed = io.EOF
+		b.log("A watch that began with a list exceeds a limit, ending it", "that of a list")
 	case b.pace != nil:
+		b.left -= int64(n) + int64(ended)*itemCost
 		b.bytes += n
 		ended, b.bytes = ended+b.bytes/eventBytes, b.bytes%eventBytes
 		b.failed = b.pace(ended)
@@ -214,4 +233,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		return 0, b.failed
 	}
 	return n, err
+}
+
+func (b *limitedBody) log(what, limit string) {
+	log.Log.WithName("egress").Info(what, "Cluster", b.exceeded.Cluster, "request", b.exceeded.Request, "limit", limit)
 }

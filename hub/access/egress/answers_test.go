@@ -124,6 +124,47 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// endless is a text that is repeated.
+type endless struct {
+	text string
+	at   int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.text[e.at:])
+	e.at = (e.at + n) % len(e.text)
+	return n, nil
+}
+
+// TestInitialEvents: a server that lists by a watch, and never says that this is all, cannot send more than a list may cost. The watch ends
+// without an error, so that one which has listed is followed by the next. Others go on.
+func TestInitialEvents(t *testing.T) {
+	const path = "/api/v1/pods"
+	limit := limitOf(path)
+	protobuf := "\x00\x00\x3f\xfc" + strings.Repeat("x", 0x3ffc)
+	for name, tt := range map[string]struct {
+		query, kind, event string
+		least, most        int64
+	}{
+		"a list in protobuf": {"&sendInitialEvents=true", runtime.ContentTypeProtobuf, protobuf, limit / 2, limit},
+		"a list in JSON":     {"&sendInitialEvents=true", jsonType, `{"object":{}}`, 1 << 10, limit / otherShare},
+		"a watch":            {"", runtime.ContentTypeProtobuf, protobuf, 2 * limit, 2 * limit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://demo"+path+"?watch=true"+tt.query, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {tt.kind + ";stream=watch"}},
+				Body: io.NopCloser(io.LimitReader(&endless{text: tt.event}, 2*limit))}
+			n, err := io.Copy(io.Discard, newAnswers(client.ObjectKey{Name: "demo"}, nil).limit(request, answer, true))
+			if err != nil || n < tt.least || n > tt.most {
+				t.Errorf("%s: %d bytes were read, %v; want %d to %d", name, n, err, tt.least, tt.most)
+			}
+		})
+	}
+}
+
 // largeNode is a Node as of a machine that has pulled many images.
 func largeNode() *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "machine-1", Labels: map[string]string{}, Annotations: map[string]string{}}}
