@@ -57,10 +57,11 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the answer of cluster %s to %s exceeds the limit of %s", e.Cluster, e.Request, e.Limit)
 }
 
-// limitHeader is the wrapper next to the connections.
-func limitHeader(next http.RoundTripper) http.RoundTripper {
+// limitConnections is the wrapper next to the connections.
+func limitConnections(next http.RoundTripper) http.RoundTripper {
 	if transport, ok := next.(*http.Transport); ok {
 		transport.MaxResponseHeaderBytes = maxHeader
+		transport.HTTP2 = &http.HTTP2Config{WriteByteTimeout: stallTimeout}
 	}
 	return next
 }

@@ -25,7 +25,12 @@ import (
 	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
-const dialTimeout = 30 * time.Second
+const (
+	dialTimeout = 30 * time.Second
+	// stallTimeout is how long a server may read nothing of what is written to it by HTTP/2, whose requests share a connection: one that is
+	// written does not end with its request. The pings of client-go do not find this where the server goes on sending.
+	stallTimeout = 2 * time.Minute
+)
 
 // Clusters are the connections to clusters, an http.RoundTripper for the URL scheme of the kubeconfigs that Reader returns.
 type Clusters struct {
@@ -119,7 +124,7 @@ func connect(cluster client.ObjectKey, config *rest.Config) (*connection, error)
 	}
 	// Without compression: a small answer could become a large one. client-go shares no transport of a configuration with a Proxy.
 	config.Dial, config.Proxy, config.DisableCompression = dialer.DialContext, http.ProxyFromEnvironment, true
-	config.Wrap(limitHeader)
+	config.Wrap(limitConnections)
 	redirect.Restrict(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newAnswers(cluster, next) })
 	next, err := rest.TransportFor(config)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -163,6 +164,22 @@ func TestClusters(t *testing.T) {
 	}
 	if err := connectTo(t, New().Reader(secretOf(t, b)), "b").get("/"); err != nil {
 		t.Errorf("with a second hub in the process: %v", err)
+	}
+}
+
+// TestStall: a connection whose server reads nothing is given up, and clients go on with HTTP/2.
+func TestStall(t *testing.T) {
+	to, err := connect(client.ObjectKey{Namespace: "ns", Name: "demo"}, &rest.Config{Host: "https://10.0.0.1:6443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := to.next
+	for wrapper, ok := next.(utilnet.RoundTripperWrapper); ok; wrapper, ok = next.(utilnet.RoundTripperWrapper) {
+		next = wrapper.WrappedRoundTripper()
+	}
+	transport, ok := next.(*http.Transport)
+	if !ok || transport.HTTP2 == nil || transport.HTTP2.WriteByteTimeout != stallTimeout || transport.TLSNextProto["h2"] == nil {
+		t.Errorf("the connections of a cluster are made by %T %+v", next, next)
 	}
 }
 
