@@ -10,6 +10,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
@@ -18,11 +19,13 @@ import (
 // Reader reads kubeconfig Secrets as kubeconfig.Reader does, and replaces each kubeconfig by one that leads to its server through this
 // package and has no credential. Connections to the cluster that were made earlier are not used for new requests any more.
 func (c *Clusters) Reader(reader client.Reader) client.Reader {
-	return clustersReader{Reader: kubeconfig.Reader(reader), clusters: c}
+	return clustersReader{Reader: kubeconfig.Reader(reader), source: reader, clusters: c}
 }
 
 type clustersReader struct {
 	client.Reader
+	// source reads what is not checked.
+	source   client.Reader
 	clusters *Clusters
 }
 
@@ -49,6 +52,11 @@ func (r clustersReader) Get(ctx context.Context, key client.ObjectKey, object cl
 		return fmt.Errorf("writing the kubeconfig of Secret %s: %w", key.Name, err)
 	}
 	r.clusters.set(hostOf(cluster), to)
+	// A Cluster that was deleted after the check may have been forgotten before this.
+	if err := r.source.Get(ctx, cluster, &clusterv1.Cluster{}); err != nil {
+		r.clusters.Forget(cluster)
+		return fmt.Errorf("reading Cluster %s: %w", cluster, err)
+	}
 	found.Data = map[string][]byte{secret.KubeconfigDataName: raw}
 	return nil
 }
