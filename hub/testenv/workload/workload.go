@@ -3,8 +3,10 @@
 package workload
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http/httptest"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 // Cluster is the API of a cluster.
 type Cluster struct {
 	server    *httptest.Server
+	stop      context.CancelFunc
 	nodes     *store[*corev1.Node]
 	snapshots *store[*unstructured.Unstructured]
 }
@@ -28,14 +31,18 @@ type Cluster struct {
 // Start starts an API without Nodes and without ETCDSnapshotFiles.
 func Start() *Cluster {
 	c := &Cluster{nodes: newStore[*corev1.Node](), snapshots: newStore[*unstructured.Unstructured]()}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
 	c.server = httptest.NewUnstartedServer(c.handler())
+	c.server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	c.server.EnableHTTP2 = true // as an API server: otherwise each watch has a connection of its own
 	c.server.StartTLS()
 	return c
 }
 
-// Stop ends the API; its watches end, too.
+// Stop ends the API; its watches end, too, and those that a client begins meanwhile.
 func (c *Cluster) Stop() {
+	c.stop()
 	c.server.CloseClientConnections()
 	c.server.Close()
 }

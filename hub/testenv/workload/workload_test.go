@@ -2,6 +2,7 @@ package workload
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,28 @@ func TestPatch(t *testing.T) {
 				t.Errorf("%s %s: version %s after %s", kind, tc.patch, patched.ResourceVersion, version)
 			}
 			version = patched.ResourceVersion
+		}
+	}
+}
+
+// TestStop: a watch that a client begins while the API ends holds up nothing.
+func TestStop(t *testing.T) {
+	cluster := Start()
+	defer cluster.Stop()
+	cluster.stop()
+	watch, err := kubernetes.NewForConfigOrDie(cluster.Config()).CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return // it does not even begin
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case _, open := <-watch.ResultChan():
+			if !open {
+				return
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the watch goes on")
 		}
 	}
 }
