@@ -166,7 +166,8 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	s.operation, s.deleteNodes, s.deletedSnapshot = operations.Copy(s.observedOperation), nil, nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
 		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
-		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending(), Unrestored: s.unrestored() != ""}
+		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending(), Unrestored: s.unrestored() != "",
+		Restored: r.Signer.Restored()}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -169,5 +170,25 @@ func TestTaskOfAnotherVersion(t *testing.T) {
 	}
 	if m := s.machines[1]; m.state.Change != rollout.ChangeNone || m.decision.Deliver || !bytes.Equal(m.encoded, encoded) {
 		t.Errorf("change %q, delivers: %t, plan %s", m.state.Change, m.decision.Deliver, m.encoded)
+	}
+}
+
+// TestOperationOfABackup: a hub that was restored while an operation was in progress gives no machine its task.
+func TestOperationOfABackup(t *testing.T) {
+	r, _, next := bigCluster(t, 3)
+	r.Signer.SetRestored(time.Now())
+	began := of(&operationv1.ETCDSnapshotSave{}, "c", operationv1.PhaseInProgress)
+	began.Status.Step = operationv1.StepSave
+	began.Status.Machines = []operationv1.MachineStatus{{Name: "m0000", Phase: operationv1.PhaseInProgress}}
+	s := next()
+	s.operation, s.observedOperation = began, operations.Copy(began)
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	if c := conditions.Get(s.operation, operationv1.SucceededCondition); c == nil || c.Reason != operation.ReasonHubRestored {
+		t.Errorf("the operation says %+v", c)
+	}
+	if i := slices.IndexFunc(s.machines, func(m *machine) bool { return m.state.Task }); i >= 0 {
+		t.Errorf("%s has a task", s.machines[i].machine.Name)
 	}
 }

@@ -81,6 +81,14 @@ func (s *Signer) SetRestored(at time.Time) {
 	}
 }
 
+// Restored is when the hub's data were restored from a backup; zero if they were not, or of a nil Signer.
+func (s *Signer) Restored() time.Time {
+	if s == nil {
+		return time.Time{}
+	}
+	return s.restored
+}
+
 // Public is the key that machines pin; nil of a nil Signer.
 func (s *Signer) Public() ed25519.PublicKey {
 	if s == nil {

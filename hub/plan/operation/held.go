@@ -25,3 +25,10 @@ func (e *engine) resume() {
 		e.touch()
 	}
 }
+
+// endOfBackup ends an operation that had not ended in the backup that the hub was restored from. It may have ended since: a restore that is
+// carried out once more takes the cluster back to its snapshot once more.
+func (e *engine) endOfBackup() {
+	e.end(operationv1.PhaseFailed, ReasonHubRestored, "The hub was restored from a backup in which this operation had not ended, and does "+
+		"not know what became of it since: look at the cluster, and create another operation if it is needed")
+}

@@ -54,6 +54,8 @@ const (
 	ReasonSnapshotNotRestored = "SnapshotNotRestored"
 	// ReasonWaitingForHub is that of an operation in a step of another version of the hub.
 	ReasonWaitingForHub = "WaitingForHub"
+	// ReasonHubRestored is that of an operation in a backup that the hub was restored from.
+	ReasonHubRestored = "HubRestored"
 	// ReasonClusterPaused is that of an operation whose Cluster is paused.
 	ReasonClusterPaused = "ClusterPaused"
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
@@ -74,6 +76,8 @@ type Inputs struct {
 	// Now is the time. Since is from when on the hub has followed the cluster without a break, which a pause or a restart is: machines have
 	// their time from then on.
 	Now, Since time.Time
+	// Restored is when the hub was restored from a backup; zero if it was not. What became of operations from before is not known.
+	Restored time.Time
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
 	// Stopped is set while machines are stopped for a restore that did not end. Only another restore begins then.
@@ -170,6 +174,8 @@ func (e *engine) decide() Decision {
 	switch {
 	case e.spec.Cancel && !e.mustEndStep():
 		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled; what a machine had begun goes on")
+	case e.op.GetCreationTimestamp().Time.Before(e.in.Restored):
+		e.endOfBackup()
 	case e.status.Phase != operationv1.PhaseInProgress:
 		e.start()
 	}
