@@ -80,7 +80,8 @@ type Options struct {
 	// ReleaseDataCache is the file in which fetched release data is kept.
 	ReleaseDataCache string
 
-	// Restored is when the data of the API were restored from a backup; zero if they were not, or if that is unknown.
+	// Restored is when the data of the API were restored from a backup; zero if they were not, or if that is unknown. New reads what the API
+	// says of it.
 	Restored time.Time
 
 	// Audit configures the audit log of users' requests to clusters.
@@ -234,7 +235,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if s.drivers, err = newDrivers(config, opts); err != nil {
 		return nil, err
 	}
-	s.driverMachines = &drivermachine.Reconciler{ClusterCache: clusterCache, Drivers: s.drivers}
+	s.driverMachines = &drivermachine.Reconciler{ClusterCache: clusterCache, Drivers: s.drivers, Restored: opts.Restored}
 	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent, driverMachines: s.driverMachines}
 	if !opts.Providers.Has(provider.ControlPlane) {
 		if err := addCacheCheck(mgr); err != nil {

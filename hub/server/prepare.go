@@ -46,7 +46,13 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 		return nil, err
 	}
 	out := &prepared{}
-	var err error
+	restored, err := signing.ReadRestored(ctx, direct, opts.Settings.SystemNamespace)
+	if err != nil {
+		return nil, err
+	}
+	if restored.After(opts.Restored) {
+		opts.Restored = restored
+	}
 	if out.webhooks, out.certificate, err = prepareWebhooks(ctx, direct, *opts); err != nil {
 		return nil, err
 	}

@@ -202,3 +202,37 @@ func TestAttemptNotStarted(t *testing.T) {
 		t.Errorf("%v, %+v", err, state.progress)
 	}
 }
+
+// A machine that was not created in the backup that the hub was restored from may have been since, and run: it is not made once more, which
+// would remove it before. Its deletion removes what the backup knows of it.
+func TestRestoredHub(t *testing.T) {
+	for name, tt := range map[string]struct {
+		progress string
+		removed  int
+	}{
+		"not begun":       {"", 0},
+		"being created":   {`{"phase":"Creating","attempt":1}`, 1},
+		"failed that far": {`{"phase":"Creating","attempt":1,"error":"quota exceeded"}`, 1},
+	} {
+		drivers := &fakeDrivers{exists: true}
+		h := newHub(t, drivers)
+		h.restored = time.Now()
+		if tt.progress != "" {
+			secret := stateSecret(t)
+			secret.Data[progressKey] = []byte(tt.progress)
+			h.create(secret)
+		}
+		if c, _ := h.reconcile(); c.Reason != "HubRestored" || drivers.made > 0 || drivers.removed > 0 || !drivers.exists {
+			t.Errorf("%s: made %d, removed %d: %+v", name, drivers.made, drivers.removed, c)
+		}
+		h.delete()
+		h.reconcileTo("Deleted")
+		if tt.removed > 0 {
+			<-h.events
+			h.reconcileTo("Deleted")
+		}
+		if drivers.removed != tt.removed {
+			t.Errorf("%s: deleted: removed %d", name, drivers.removed)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type Reconciler struct {
 	// ClusterCache holds the connections to the clusters. ClusterCache and Drivers are required.
 	ClusterCache clustercache.ClusterCache
 	Drivers      nodedriver.Drivers
+	// Restored is when the hub was restored from a backup; zero if it was not.
+	Restored time.Time
 
 	mgr     ctrl.Manager
 	options controller.Options
@@ -161,7 +163,7 @@ func (r *Reconciler) start(driver, nodeDriver string) (*machines, error) {
 	kind := schema.MachineKind(driver)
 	m := &machines{
 		Client: r.Client, clusterCache: r.ClusterCache, drivers: r.Drivers, operations: r.operations, now: time.Now,
-		driver: driver, nodeDriver: nodeDriver, kind: kind, events: make(chan event.GenericEvent, 1024),
+		driver: driver, nodeDriver: nodeDriver, kind: kind, events: make(chan event.GenericEvent, 1024), restored: r.Restored,
 	}
 	options := r.options
 	options.SkipNameValidation = new(true) // a driver that was deleted may be created again

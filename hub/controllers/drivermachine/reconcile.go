@@ -38,6 +38,8 @@ type machines struct {
 	drivers      nodedriver.Drivers
 	operations   *operations
 	now          func() time.Time
+	// restored is that of the Reconciler.
+	restored time.Time
 
 	driver, nodeDriver string
 	kind               runtimeschema.GroupVersionKind
@@ -193,6 +195,11 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 	case p.Final || p.counted() >= maxAttempts && p.Error != "":
 		s.created = cause.New("CreateFailed", "Creating the machine failed for good (attempt %d of %d): %s; correct the machine "+
 			"configuration or the cloud credential, then delete the Machine", p.counted(), maxAttempts, p.Error)
+		return ctrl.Result{}, nil
+	case s.object.GetCreationTimestamp().Time.Before(m.restored):
+		s.created = cause.New("HubRestored", "The hub was restored from a backup in which this machine was not created yet. It may have been "+
+			"created since, and run: look for %s at its cloud and in the cluster, then delete the Machine, which removes it, and replaces it "+
+			"where a pool needs one", nodedriver.InstanceName(s.object.GetName()))
 		return ctrl.Result{}, nil
 	case p.Error != "" && p.pause(m.now()) > 0:
 		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.counted(), maxAttempts,

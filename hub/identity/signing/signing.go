@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -58,19 +59,31 @@ func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, er
 		return nil, err
 	}
 	out := New(key, time.Now)
-	secret := &corev1.Secret{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: SecretName}, secret); err != nil {
-		return nil, fmt.Errorf("reading when the hub was restored, Secret %s/%s: %w", namespace, SecretName, err)
+	restored, err := ReadRestored(ctx, c, namespace)
+	if err != nil {
+		return nil, err
 	}
-	if text := secret.Annotations[RestoredAnnotation]; text != "" {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil || at.After(out.started) {
-			return nil, pki.StoredError{Err: fmt.Errorf("the annotation %s of the Secret %s/%s must be a time that is over, such as %s, got %q",
-				RestoredAnnotation, namespace, SecretName, out.started.UTC().Format(time.RFC3339), text)}
-		}
-		out.SetRestored(at)
-	}
+	out.SetRestored(restored)
 	return out, nil
+}
+
+// ReadRestored returns when the hub's data were restored from a backup, as RestoredAnnotation says; zero where nothing does.
+func ReadRestored(ctx context.Context, c client.Reader, namespace string) (time.Time, error) {
+	secret := &corev1.Secret{}
+	if _, err := objects.Get(ctx, c, client.ObjectKey{Namespace: namespace, Name: SecretName}, secret); err != nil {
+		return time.Time{}, fmt.Errorf("reading when the hub was restored: %w", err)
+	}
+	text := secret.Annotations[RestoredAnnotation]
+	if text == "" {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || at.After(now) {
+		return time.Time{}, pki.StoredError{Err: fmt.Errorf("the annotation %s of the Secret %s/%s must be a time that is over, such as %s, "+
+			"got %q", RestoredAnnotation, namespace, SecretName, now.UTC().Format(time.RFC3339), text)}
+	}
+	return at, nil
 }
 
 // SetRestored has all plans signed once more that were signed before the hub's data were restored from a backup. It must be called before
