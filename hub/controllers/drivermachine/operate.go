@@ -42,9 +42,15 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 		if err != nil {
 			return err
 		}
+		work.Save = func(ctx context.Context, state *nodedriver.State) error {
+			return m.writeState(ctx, object, "", func(s *stored) error {
+				s.state = state
+				return superseded(s, attempt)
+			})
+		}
 		var log string
 		if outlived == nodedriver.OutlivedRemains || outlived == nodedriver.OutlivedNothing && attempt > 1 {
-			log, err = m.removeEarlier(ctx, object, machine, work)
+			log, err = m.removeEarlier(ctx, object, machine, work, attempt)
 			if errors.Is(err, nodedriver.ErrInterrupted) {
 				err = nodedriver.ErrNotStarted // the removal goes on in a Job, and no creation has begun
 			}
@@ -58,6 +64,9 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 		}
 		var final *nodedriver.InvalidError
 		unwritten := m.writeOutcome(ctx, object, log, func(s *stored) error {
+			if late := superseded(s, attempt); late != nil {
+				return late
+			}
 			switch {
 			case err == nil:
 				s.progress = progress{Phase: phaseCreated, Attempt: attempt, Addresses: addresses}
@@ -78,6 +87,16 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 	})
 }
 
+// superseded refuses what an attempt has to write once another hub has begun the next one, or has removed the machine. A leader that was
+// frozen goes on for some seconds before it knows that it does not lead any more.
+func superseded(s *stored, attempt int) error {
+	if s.progress.Attempt > attempt || s.progress.Phase == phaseRemoved {
+		return fmt.Errorf("%w: after attempt %d another hub has begun attempt %d, or has removed the machine", errRefused, attempt,
+			s.progress.Attempt)
+	}
+	return nil
+}
+
 // forgetWithin is the time to delete what the driver has kept of a creation.
 const forgetWithin = 10 * time.Second
 
@@ -94,14 +113,14 @@ func (m *machines) forget(ctx context.Context, id nodedriver.ID) error {
 // removeEarlier removes the machine of an earlier attempt, which may have registered, and then lets that of the next one register: in the
 // other order, the earlier one could register again.
 func (m *machines) removeEarlier(ctx context.Context, object *unstructured.Unstructured, machine *clusterv1.Machine,
-	work *nodedriver.Machine) (log string, err error) {
+	work *nodedriver.Machine, attempt int) (log string, err error) {
 	if log, err = m.drivers.Remove(ctx, work); err != nil {
 		return log, fmt.Errorf("removing what an earlier attempt has left: %w", err)
 	}
 	work.State = nil
 	err = m.writeState(ctx, object, log, func(s *stored) error {
 		s.state = nil
-		return nil
+		return superseded(s, attempt)
 	})
 	if err != nil {
 		return log, err

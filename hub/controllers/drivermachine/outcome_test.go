@@ -254,3 +254,46 @@ func TestCreationIsKept(t *testing.T) {
 		t.Errorf("made %d, removed %d, kept %v, %+v", drivers.made, drivers.removed, drivers.kept, c)
 	}
 }
+
+// frozenDrivers are those of a hub that was frozen: meanwhile is what another hub has done when they go on.
+type frozenDrivers struct {
+	*fakeDrivers
+	meanwhile func()
+	saved     error
+}
+
+func (f *frozenDrivers) Create(ctx context.Context, m *nodedriver.Machine) ([]nodedriver.Address, string, error) {
+	f.meanwhile()
+	f.saved = m.Save(ctx, &nodedriver.State{Name: m.Name, Files: map[string][]byte{"config.json": []byte(`{"Driver":{"ID":1}}`)}})
+	return []nodedriver.Address{{Address: "192.0.2.1"}}, "", nil
+}
+
+// A leader that was frozen while it created a machine does not replace what the next one knows of the machine that it has made instead:
+// that machine could not be removed.
+func TestFrozenLeader(t *testing.T) {
+	drivers := &frozenDrivers{fakeDrivers: &fakeDrivers{}}
+	h := newHub(t, drivers)
+	infra := h.infra.DeepCopy()
+	drivers.meanwhile = func() {
+		err := h.writeState(t.Context(), infra, "", func(s *stored) error {
+			s.progress.Attempt++
+			s.state = &nodedriver.State{Name: "one", Files: map[string][]byte{"config.json": []byte(`{"Driver":{"ID":2}}`)}}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	h.reconcile()
+	<-h.events
+	found, _, err := h.readState(t.Context(), infra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := found.progress; p.Attempt != 2 || p.Phase != phaseCreating || string(found.state.Config()) != `{"ID":2}` {
+		t.Errorf("%+v, %s", p, found.state.Config())
+	}
+	if !errors.Is(drivers.saved, errRefused) {
+		t.Errorf("got %v", drivers.saved)
+	}
+}
