@@ -140,6 +140,41 @@ func (b *builder) checkFamilies(ips []string) {
 	}
 }
 
+// checkRanges warns of ranges of Pods and of Services that have different families, or the same ones in another order: the distributions
+// end at each start with them. One of both that is not set is a single range.
+func (b *builder) checkRanges() {
+	if !b.Machine.server() {
+		return
+	}
+	const pods, services = "cluster-cidr", "service-cidr"
+	const hint = "k3s and RKE2 start only if both have the same families in the same order; set them before the cluster starts"
+	ofPods, ofServices := families(b.all.words(pods)), families(b.all.words(services))
+	switch {
+	case ofPods == ofServices:
+	case ofPods != "" && ofServices != "":
+		b.problems.doubt(b.fieldOf(services), "has %s, and %s has %s: %s", ofServices, pods, ofPods, hint)
+	case ofServices == "IPv4" || ofServices == "IPv6" || ofPods == "IPv4" || ofPods == "IPv6":
+		// The other range gets the family of the machine's first address.
+	case ofServices != "":
+		b.problems.doubt(b.fieldOf(services), "has %s, and %s is not set: %s", ofServices, pods, hint)
+	default:
+		b.problems.doubt(b.fieldOf(pods), "has %s, and %s is not set: %s", ofPods, services, hint)
+	}
+}
+
+// families are those of ranges, in their order; empty for no range.
+func families(cidrs []string) string {
+	var out []string
+	for _, cidr := range cidrs {
+		family := "IPv4"
+		if prefix6(cidr) {
+			family = "IPv6"
+		}
+		out = append(out, missing(out, []string{family})...)
+	}
+	return strings.Join(out, " and ")
+}
+
 // authEndpointHost is the name of the authorized cluster endpoint as it is in certificates, without the port that may follow it.
 func (b *builder) authEndpointHost() string {
 	fqdn := b.Cluster.Spec.LocalClusterAuthEndpoint.FQDN

@@ -118,6 +118,36 @@ func TestNodeIPFamilies(t *testing.T) {
 	}
 }
 
+// TestRangeFamilies: k3s and RKE2 end at each start if Pods and Services have different families, or the same ones in another order.
+func TestRangeFamilies(t *testing.T) {
+	const pods, services = "spec.rkeConfig.machineGlobalConfig.cluster-cidr", "spec.rkeConfig.machineGlobalConfig.service-cidr"
+	for name, tc := range map[string]struct{ roles, config, want string }{
+		"none":          {"ec", `{}`, ""},
+		"both of both":  {"ec", `{"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": ["10.43.0.0/16", "fd00::/112"]}`, ""},
+		"IPv6":          {"ec", `{"cluster-cidr": "fd01::/48", "service-cidr": "fd00::/112"}`, ""},
+		"IPv6 of one":   {"ec", `{"service-cidr": "fd00::/112"}`, ""},
+		"another order": {"ec", `{"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": "fd00::/112,10.43.0.0/16"}`, services},
+		"one and both":  {"ec", `{"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": "10.43.0.0/16"}`, services},
+		"different":     {"ec", `{"cluster-cidr": "10.42.0.0/16", "service-cidr": "fd00::/112"}`, services},
+		"Pods alone":    {"e", `{"cluster-cidr": "10.42.0.0/16,fd01::/48"}`, pods},
+		"Services":      {"c", `{"service-cidr": "10.43.0.0/16,fd00::/112"}`, services},
+		"of a worker":   {"w", `{"service-cidr": "10.43.0.0/16,fd00::/112"}`, ""},
+	} {
+		in := machineOf(t, k3s, "a", tc.roles)
+		in.Cluster.Spec.MachineGlobalConfig = config(t, tc.config)
+		_, problems := Plan(in)
+		got := ""
+		for _, p := range problems {
+			if p.Kept && strings.HasSuffix(p.Field, "-cidr") {
+				got += p.Field
+			}
+		}
+		if got != tc.want || problems.Err() != nil {
+			t.Errorf("%s: got %v", name, problems)
+		}
+	}
+}
+
 // TestNodeIPs: a kubelet does not start with two addresses of one family. A server is reached by the other ones, too.
 func TestNodeIPs(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -29,6 +29,7 @@ func (b *builder) addConfig() {
 	b.addAuthEndpoint()
 	b.addTokens()
 	b.addAddresses()
+	b.checkRanges()
 	b.addNodeArgs()
 	b.addParamFiles()
 	b.addSelectorFiles()
