@@ -67,6 +67,23 @@ func TestMetadataPastTheProxy(t *testing.T) {
 	}
 }
 
+// TestAddressOfAnInterface: a Node keeps the address with which it was registered, and a temporary one of IPv6 is gone after some days. The
+// kernel lists the newest address first.
+func TestAddressOfAnInterface(t *testing.T) {
+	const (
+		four      = `1: lo    inet 10.0.0.5/24 brd 10.0.0.255 scope global lo\       valid_lft forever preferred_lft forever`
+		temporary = `1: lo    inet6 2001:db8::dead/64 scope global temporary dynamic \       valid_lft 600000sec preferred_lft 80000sec`
+		six       = `1: lo    inet6 2001:db8::5/64 scope global dynamic mngtmpaddr \       valid_lft 2591000sec preferred_lft 600000sec`
+	)
+	for want, lines := range map[string][]string{"10.0.0.5": {four, temporary, six}, "2001:db8::5": {temporary, temporary, six}} {
+		m := newMachine(t)
+		m.stub("ip", "cat <<'END'\n"+strings.Join(lines, "\n")+"\nEND")
+		if got := eval(t, m, nil, "resolve_address lo"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func FuzzQuote(f *testing.F) {
 	for _, seed := range []string{"", "'", "a b", "$(id)", "\n", "'\\''"} {
 		f.Add(seed)

@@ -29,8 +29,9 @@ resolve_address() {
 	*)
 		found=$1
 		if [ -n "$1" ] && [ -d "/sys/class/net/$1" ]; then
-			have ip || fail "ip is not installed; it is required to find the address of the interface $1"
-			found=$(ip -o addr show dev "$1" scope global </dev/null | sed -n 's/.* inet6\{0,1\} \([^ /]*\).*/\1/p' | head -n 1)
+			have ip || fail "ip is not installed; install it, or pass the address of $1"
+			# A temporary IPv6 address (RFC 8981) comes before the one that stays, and is gone after some days.
+			found=$(ip -o addr show dev "$1" scope global </dev/null | sed -n '/ temporary /!s/.* inet6* \([^ /]*\).*/\1/p' | head -n 1)
 		fi
 		;;
 	esac
