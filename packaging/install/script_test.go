@@ -84,6 +84,21 @@ func TestAddressOfAnInterface(t *testing.T) {
 	}
 }
 
+// TestLabels: under SELinux, files that are created later, such as the binaries of upgrades, get the label of their directory. That of
+// /opt/rancher-system-agent/bin is by default the one of /opt, which is not that of programs.
+func TestLabels(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	m.stub("restorecon", `[ -e "$2" ] && echo "restorecon $*" >>"$ROOT/calls"`)
+	if out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
+		t.Fatalf("The script fails: %s", out)
+	}
+	for _, name := range []string{"usr", "usr/local", "usr/local/bin", "etc/rancher/agent", "var/lib/agent", "usr/local/bin/system-agent"} {
+		if !strings.Contains(m.read("calls"), "restorecon -F "+m.path(name)+"\n") {
+			t.Errorf("%s keeps the label of the directory above it", name)
+		}
+	}
+}
+
 func FuzzQuote(f *testing.F) {
 	for _, seed := range []string{"", "'", "a b", "$(id)", "\n", "'\\''"} {
 		f.Add(seed)

@@ -171,17 +171,19 @@ make_work_dir() {
 }
 
 make_work_dir_in() {
-	make_dir 0755 "$1" || return 1
-	work=$(mktemp -d "$1/.system-agent-install.XXXXXX" 2>/dev/null) || return 1
+	make_dir 0755 "$1" && work=$(mktemp -d "$1/.system-agent-install.XXXXXX" 2>/dev/null)
 }
 
 # make_dir MODE DIR creates DIR and records it, so that a failed installation can remove it.
 make_dir() {
 	[ ! -d "$2" ] || return 0
-	make_dir 0755 "$(dirname "$2")" || return 1
-	mkdir "$2" 2>/dev/null && chmod "$1" "$2" || return 1
+	make_dir 0755 "$(dirname "$2")" && mkdir "$2" 2>/dev/null && chmod "$1" "$2" || return 1
+	label "$2"
 	made_dirs="$2 $made_dirs"
 }
+
+# label gives what was created its label under SELinux, which need not be that of the directory above it: programs have another one in /opt.
+label() { ! have restorecon || restorecon -F "$1" >/dev/null 2>&1 </dev/null || :; }
 
 # lock_machine refuses a second run beside this one: both would write the same files, and might generate an identity each. The lock ends
 # with this process. With it, the directories of runs that were killed are of no use; they hold the agent and a registration token.

@@ -32,7 +32,7 @@ put() {
 	case "$new_files " in *" $3.new "*) ;; *) stage "$@" ;; esac
 	[ ! -e "$3.new" ] || mv -f "$3.new" "$3" || fail "Cannot write $3"
 	chmod "$1" "$3" && chown 0:0 "$3"
-	! have restorecon || restorecon -F "$3" >/dev/null 2>&1 </dev/null || :
+	label "$3"
 }
 
 # put_names writes files with the names that other tools use: the agent's is a script that runs it. They are not links, since the script of
