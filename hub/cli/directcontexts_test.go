@@ -52,11 +52,13 @@ func TestDirectContexts(t *testing.T) {
 	}
 }
 
-// TestDirectContextOfURL: a URL in the place of a name gives no context that kubectl could not use.
+// TestDirectContextOfURL: a URL in the place of a name gives no context that kubectl could not use. An IPv6 address may have brackets.
 func TestDirectContextOfURL(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "one"}
 	for fqdn, want := range map[string]string{
 		"api.example.com": "https://api.example.com", "api.example.com:6443": "https://api.example.com:6443", "https://api.example.com": "",
+		"2001:db8::9": "https://[2001:db8::9]", "[2001:db8::9]": "https://[2001:db8::9]",
+		"[2001:db8::9]:6443": "https://[2001:db8::9]:6443",
 	} {
 		c := fakeAPI(t, &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{
 			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -106,7 +107,11 @@ func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, confi
 		}
 	}
 	if endpoint.FQDN != "" {
-		addContext(config, key.String()+"@"+endpoint.FQDN, "https://"+endpoint.FQDN, authorities)
+		host := endpoint.FQDN
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+			host = "[" + host + "]"
+		}
+		addContext(config, key.String()+"@"+endpoint.FQDN, "https://"+host, authorities)
 		return nil
 	}
 	var machines clusterv1.MachineList
