@@ -36,9 +36,10 @@ func (a Addresses) Encode() string {
 // by them. endpoint is the host of the control plane's endpoint, which may move from server to server and belongs to none. Those of a
 // machine of a node driver are the driver's: the Machine has them only after it has a Node, and those of the Node beside them.
 func ReportedAddresses(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, endpoint string) (reported Addresses) {
+	shared, _ := netip.ParseAddr(endpoint) // IPv6 has several spellings of one address
 	usable := func(address string) bool {
 		ip, err := netip.ParseAddr(address)
-		return err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() && address != endpoint
+		return err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() && ip != shared
 	}
 	if HasNodeDriver(machine) {
 		given := bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation]

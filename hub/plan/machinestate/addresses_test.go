@@ -36,6 +36,22 @@ func TestReportedAddresses(t *testing.T) {
 	}
 }
 
+// TestReportedEndpoint: the address of the control plane's endpoint is nobody's, in whatever way it is written.
+func TestReportedEndpoint(t *testing.T) {
+	machine := &clusterv1.Machine{}
+	machine.Spec.InfrastructureRef.APIGroup = "infrastructure.cluster.x-k8s.io"
+	machine.Status.Addresses = []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: "2001:db8::10"}, {Type: clusterv1.MachineInternalIP, Address: "2001:db8::5"},
+	}
+	for endpoint, want := range map[string][]string{
+		"2001:db8::10": {"2001:db8::5"}, "2001:DB8:0:0::10": {"2001:db8::5"}, "api.example.com": {"2001:db8::10", "2001:db8::5"},
+	} {
+		if diff := cmp.Diff(want, ReportedAddresses(machine, &rkev1.RKEBootstrap{}, endpoint).Internal); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", endpoint, diff)
+		}
+	}
+}
+
 func TestSelectAddresses(t *testing.T) {
 	for _, tc := range []struct {
 		name                   string
