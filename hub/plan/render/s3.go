@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,10 @@ func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 	endpoint := cmp.Or(s3.Endpoint, credential["defaultEndpoint"])
 	if strings.Contains(endpoint, "://") {
 		b.problems.fail(field+".endpoint", "is a URL; it takes a host, with a port where it needs one, such as s3.example.com:9000")
+	}
+	if ip, err := netip.ParseAddr(endpoint); err == nil && ip.Is6() {
+		b.problems.doubt(field+".endpoint", "is an IPv6 address without brackets, with which nothing is copied to the bucket; "+
+			"write it in brackets, such as [2001:db8::1]:9000")
 	}
 	b.args["etcd-s3"] = true
 	for name, value := range map[string]string{

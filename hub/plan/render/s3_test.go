@@ -55,3 +55,19 @@ func TestS3Retention(t *testing.T) {
 		}
 	}
 }
+
+// TestS3EndpointAddress: an IPv6 address needs brackets in an endpoint. One without them is said, and a cluster that has it goes on.
+func TestS3EndpointAddress(t *testing.T) {
+	for endpoint, doubted := range map[string]bool{
+		"2001:db8::1": true, "[2001:db8::1]:9000": false, "[2001:db8::1]": false, "10.0.0.1": false, "10.0.0.1:9000": false,
+		"s3.example.com": false,
+	} {
+		in := machineOf(t, rke2, "a", "ec")
+		in.Cluster.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Bucket: "b", Endpoint: endpoint}}
+		_, problems := Plan(in)
+		found := slices.ContainsFunc(problems, func(p Problem) bool { return p.Kept && p.Field == "spec.rkeConfig.etcd.s3.endpoint" })
+		if found != doubted || problems.Err() != nil {
+			t.Errorf("%s: %v", endpoint, problems)
+		}
+	}
+}
