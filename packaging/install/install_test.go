@@ -157,6 +157,10 @@ func TestRefuses(t *testing.T) {
 			want: "The agent for amd64 does not run on this machine",
 		},
 		{
+			name: "binary that says why", hub: func(h *testHub) { h.publish("system-agent-amd64", "#!/bin/sh\necho no format\nexit 1\n") },
+			want: "does not run on this machine: no format; nothing was installed",
+		},
+		{
 			name: "binary over plain HTTP without checksum", env: []string{"CATTLE_AGENT_BINARY_URL=http://127.0.0.1:1/agent"},
 			want: "is not https: pass its checksum",
 		},

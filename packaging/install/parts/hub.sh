@@ -192,5 +192,6 @@ fetch_agent() {
 			"${CATTLE_AGENT_UNINSTALL_CHECKSUM:-}" "$bin_dir/system-agent-uninstall.sh"
 	fi
 	chmod 0755 "$work/system-agent" "$work/uninstall.sh"
-	"$work/system-agent" --version >/dev/null 2>&1 </dev/null || fail "The agent for $arch does not run on this machine; nothing was installed"
+	"$work/system-agent" --version >"$work/validate" 2>&1 </dev/null ||
+		fail "The agent for $arch does not run on this machine: $(one_line <"$work/validate"); nothing was installed"
 }
