@@ -180,13 +180,21 @@ func asNobody(m *machine) {
 	if err := os.Chmod(m.dir, 0o755); err != nil {
 		m.Fatalf("%s", err)
 	}
-	m.writeMode("agent", string(raw), 0o755)
+	writeProgram(m, "agent", string(raw))
 	cmd := m.command("--version")
 	cmd.Path, cmd.Dir = m.path("agent"), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.Errorf("--version says %q, %s", out, err)
 	}
+}
+
+// writeProgram writes a program that is executed next. A process that another rule starts meanwhile would have the file open for writing
+// for a moment, in which nobody can execute it.
+func writeProgram(m *machine, name, content string) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	m.writeMode(name, content, 0o755)
 }
 
 func endsWith(signal syscall.Signal) func(*machine) {
