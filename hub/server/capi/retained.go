@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ func (s *sharedHandler) retain(cost int) {
 func (c *Connections) refuse(cluster client.ObjectKey) func() {
 	return func() {
 		log.Log.WithName("capi").Info("The objects of a cluster exceed a limit, disconnecting it", "Cluster", cluster.String(),
-			"limit", maxRetained, "duration", refusal.String())
+			"limit", fmt.Sprintf("%d MiB", maxRetained>>20), "duration", refusal.String())
 		c.reconnector.refuse(cluster)
 	}
 }
