@@ -49,6 +49,9 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 var (
 	// notLetIn matches the error of a cloud that knows no account of the credential any more.
 	notLetIn = regexp.MustCompile(`(?i)oauth2:|invalid_grant|invalid_client|unauthorized|AADSTS|adal:|authenticat`)
+	// neverCreated matches what the driver digitalocean answers of a machine that the cloud has refused to create, such as for a quota: it has
+	// no ID.
+	neverCreated = regexp.MustCompile(`(?i)dropletID is invalid because cannot be less than 1`)
 	// namedNotFound finds the names of what was not found.
 	namedNotFound = regexp.MustCompile(`(?i)['"]([^'"]+)['"]:? (?:was |is )?not found`)
 	// ownField matches the fields of a driver's configuration by which the machine is known at its cloud.
@@ -59,6 +62,9 @@ var (
 // error. That tells as well of other things that were not found, while the machine still runs: of the account of the credential, or of the
 // network, the datacenter or the resource pool of the machine, for which the driver of vSphere looks before it removes one.
 func (s *State) isGone(answer string) bool {
+	if neverCreated.MatchString(answer) {
+		return true
+	}
 	if !strings.Contains(strings.ToLower(answer), "not found") || notLetIn.MatchString(answer) {
 		return false
 	}

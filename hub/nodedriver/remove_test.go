@@ -29,6 +29,8 @@ func TestIsGone(t *testing.T) {
 		{`{"message":"virtualmachines.kubevirt.io \"one-all-a\" not found"}`, true},
 		{"server '4213' was not found", true},
 		{`droplet "77" not found`, true},
+		{"dropletID is invalid because cannot be less than 1", true},
+		{"diskID is invalid because cannot be less than 1", false},
 		{"network 'VM Network' not found", false},
 		{"datacenter '/DC0' not found", false},
 		{"vm 'one-all-a' not found; network 'VM Network' not found", false},
