@@ -28,8 +28,9 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 	if !controllerutil.ContainsFinalizer(s.object, Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	forced := s.object.GetAnnotations()[ForceRemoveAnnotation] == "true"
 	if s.running != nil {
-		if !s.running.removal {
+		if !s.running.removal || forced { // a removal may hang, as in the Pod of a Node that is lost
 			s.running.cancel()
 		}
 		s.removal = cause.New("Deleting", "Waiting for the node driver to end or to remove the machine")
@@ -39,7 +40,7 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 		}
 		return ctrl.Result{}, nil
 	}
-	if s.object.GetAnnotations()[ForceRemoveAnnotation] == "true" {
+	if forced {
 		if err := m.drivers.Forget(ctx, m.id(s)); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -1,6 +1,7 @@
 package drivermachine
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
@@ -57,5 +59,32 @@ func TestForegroundDeletion(t *testing.T) {
 	}
 	if isNeeded(nil) {
 		t.Error("a machine without a Machine waits")
+	}
+}
+
+// TestForceWhileRemoving: a user can give up on a removal that hangs, in a process of the hub and in a Job.
+func TestForceWhileRemoving(t *testing.T) {
+	for name, ended := range map[string]error{"process": context.Canceled, "Job": nodedriver.ErrInterrupted} {
+		h := newHub(t, &fakeDrivers{exists: true, remove: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ended
+		}})
+		h.create(stateSecret(t))
+		h.delete()
+		for range 2 {
+			if c, _ := h.reconcileTo("Deleted"); c == nil || c.Reason != "Deleting" {
+				t.Fatalf("%s: %+v", name, c)
+			}
+		}
+		h.change(force)
+		h.reconcileTo("Deleted")
+		select {
+		case <-h.events:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the removal goes on", name)
+		}
+		if c, _ := h.reconcileTo("Deleted"); c != nil {
+			t.Errorf("%s: given up: %+v", name, c)
+		}
 	}
 }
