@@ -138,7 +138,13 @@ func (j job) job(o Options) *batchv1.Job {
 			// The hub begins again, after it has removed what is left; a Pod that is made again would create a second machine.
 			BackoffLimit: new(int32(0)), PodReplacementPolicy: new(batchv1.Failed), Completions: new(int32(1)), Parallelism: new(int32(1)),
 			ActiveDeadlineSeconds: new(int64(j.timeout / time.Second)),
-			Template:              corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: j.labels}, Spec: j.pod(o)},
+			Template: corev1.PodTemplateSpec{
+				// Autoscalers of Nodes leave alone what must not be ended: until the cloud has answered, nobody knows the instance that it is creating.
+				ObjectMeta: metav1.ObjectMeta{Labels: j.labels, Annotations: map[string]string{
+					"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true",
+				}},
+				Spec: j.pod(o),
+			},
 		},
 	}
 }
