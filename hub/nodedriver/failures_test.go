@@ -78,3 +78,18 @@ func TestSecretsOfTheState(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestRemovedByAnotherVersion: a machine is removed with the credential of today, also where a flag of the driver has another type by now.
+func TestRemovedByAnotherVersion(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	if _, log, err := runner.Create(t.Context(), m); err != nil {
+		t.Fatal(err, log)
+	}
+	m.Spec["size"] = "large" // as where the flag was a text
+	cloud.SetToken("rotated-cloud-token")
+	m.Credential["token"] = "rotated-cloud-token"
+	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}

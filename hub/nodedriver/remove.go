@@ -105,7 +105,8 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
-	given, err := m.flagValues(s)
+	fresh.Spec = fitting(s.fields, m.Spec)
+	given, err := fresh.flagValues(s)
 	if err != nil {
 		return nil, err
 	}

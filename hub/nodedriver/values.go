@@ -86,6 +86,18 @@ func convert(field schema.Field, given any) (any, error) {
 	return nil, invalid("spec.%s must be of the type of the flag %s, which is %s", field.Name, field.Flag.Name, field.Flag.Kind)
 }
 
+// fitting are the fields of a machine that its driver takes. They cannot be changed any more, and the driver may be of another version than
+// the one that has created the machine, with flags of other types.
+func fitting(fields []schema.Field, spec map[string]any) map[string]any {
+	out := maps.Clone(spec)
+	for _, field := range fields {
+		if _, err := convert(field, out[field.Name]); err != nil {
+			delete(out, field.Name)
+		}
+	}
+	return out
+}
+
 // prefixes begin the environment variables of drivers that do not begin with the driver's name.
 var prefixes = map[string]string{
 	"amazonec2": "AWS", "openstack": "OS", "rackspace": "OS", "vmwarevcloudair": "VCLOUDAIR", "vmwarefusion": "FUSION",
