@@ -76,7 +76,7 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *caus
 		return ctrl.Result{RequeueAfter: retryInterval}, err
 	}
 	s.removal = cause.New("Deleting", "The node driver is removing the machine")
-	m.startRemove(s.object.DeepCopy(), work)
+	m.startRemove(s.object.DeepCopy(), work, s.noCredential)
 	return ctrl.Result{}, nil
 }
 

@@ -54,3 +54,24 @@ func TestFailureIsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovalWithoutCredential: where a removal fails, and the cloud credential was deleted, both are said: with the Secret it may succeed.
+func TestRemovalWithoutCredential(t *testing.T) {
+	h := newHub(t, &fakeDrivers{exists: true, remove: func(context.Context) error { return errors.New("unauthorized") }})
+	h.change(func(infra *unstructured.Unstructured) {
+		infra.Object["spec"] = map[string]any{"common": map[string]any{"cloudCredentialSecretName": "deleted"}}
+	})
+	h.create(stateSecret(t))
+	h.delete()
+	h.reconcileTo("Deleted")
+	<-h.events
+	c, pause := h.reconcileTo("Deleted")
+	if c == nil || c.Reason != "DeleteError" || pause == 0 {
+		t.Fatalf("%+v, again after %s", c, pause)
+	}
+	for _, part := range []string{"unauthorized", "Secret ns/deleted does not exist"} {
+		if !strings.Contains(c.Message, part) {
+			t.Errorf("%q is not in %q", part, c.Message)
+		}
+	}
+}

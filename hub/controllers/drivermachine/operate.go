@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/message"
 )
 
@@ -128,8 +129,8 @@ func (m *machines) removeEarlier(ctx context.Context, object *unstructured.Unstr
 	return log, m.clearRegistration(ctx, machine)
 }
 
-// startRemove removes the machine.
-func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine) {
+// startRemove removes the machine. An error says that it was removed with the credential of its creation, and why: that may be its cause.
+func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine, noCredential *cause.Cause) {
 	m.start(object, true, func(ctx context.Context) error {
 		log, err := m.drivers.Remove(ctx, work)
 		if errors.Is(err, nodedriver.ErrInterrupted) || errors.Is(err, nodedriver.ErrNotStarted) || err != nil && ctx.Err() != nil {
@@ -142,6 +143,9 @@ func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriv
 			}
 			s.progress.RemovalAttempt++
 			s.progress.Error = message.Bound(err.Error(), message.MaxError)
+			if noCredential != nil {
+				s.progress.Error += "; tried with the cloud credential of the creation: " + noCredential.Message
+			}
 			s.progress.NotBefore = m.now().Add(backoff(s.progress.RemovalAttempt))
 			return nil
 		})

@@ -53,7 +53,7 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	if err != nil || fault != nil && !removal {
 		return nil, fault, err
 	}
-	work.Credential = credential
+	work.Credential, s.noCredential = credential, fault
 	if !removal {
 		if work.Spec == nil {
 			work.Spec = map[string]any{}

@@ -59,6 +59,8 @@ type scope struct {
 	stored  *stored
 	// created, found and removal are what the conditions Created, NodeFound and Deleted wait for.
 	created, found, removal *cause.Cause
+	// noCredential is why a removal has no cloud credential but that of the creation; nil if it has one, or the machine names none.
+	noCredential *cause.Cause
 	// running is what the driver was doing when the state was read; nil if nothing.
 	running *operation
 	// nodeUnknown is true where the cluster could not be asked.
