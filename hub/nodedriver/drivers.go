@@ -17,6 +17,14 @@ var (
 	ErrNotStarted = errors.New("the operation was canceled before it began")
 )
 
+// ProgramError is the error of an operation for which the program of the driver cannot be had. It has begun nothing.
+type ProgramError struct{ Err error }
+
+func (e *ProgramError) Error() string { return e.Err.Error() }
+
+// Unwrap returns why it cannot be had.
+func (e *ProgramError) Unwrap() error { return e.Err }
+
 // Outlived is what an earlier process of the hub has left of the operations of a machine.
 type Outlived string
 
@@ -84,7 +92,7 @@ func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, lo
 	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
-		return nil, "", err
+		return nil, "", &ProgramError{err}
 	}
 	if log, err = l.Runner.Remove(ctx, m); err != nil {
 		return nil, log, fmt.Errorf("removing what an earlier attempt has left: %w", err)
@@ -106,7 +114,7 @@ func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) 
 	ctx, cancel := context.WithTimeout(ctx, RemoveTimeout)
 	defer cancel()
 	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
-		return "", err
+		return "", &ProgramError{err}
 	}
 	return l.Runner.Remove(ctx, m)
 }

@@ -41,8 +41,9 @@ func TestQueue(t *testing.T) {
 				return
 			}
 			release()
+			var program *ProgramError
 			var fault *programs.FaultError
-			if err := <-ended; !errors.As(err, &fault) {
+			if err := <-ended; !errors.As(err, &program) || !errors.As(err, &fault) {
 				t.Errorf("%s: %v", name, err)
 			}
 

@@ -43,6 +43,31 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// A machine is created as soon as the program of its driver can be had, however long that takes.
+func TestProgramCannotBeHad(t *testing.T) {
+	drivers := &fakeDrivers{create: func(context.Context) error {
+		return &nodedriver.ProgramError{Err: errors.New("the server answers 503")}
+	}}
+	h := newHub(t, drivers)
+	now := time.Now()
+	h.now = func() time.Time { return now }
+	for range maxAttempts + 1 {
+		h.reconcile()
+		<-h.events
+		c, pause := h.reconcile()
+		if c.Reason != "CreateError" || !strings.Contains(c.Message, "failed (the next attempt at") || pause != programPause {
+			t.Fatalf("%+v, again after %s", c, pause)
+		}
+		now = now.Add(pause)
+	}
+	drivers.create = func(context.Context) error { return nil }
+	h.reconcile()
+	<-h.events
+	if c, _ := h.reconcile(); c.Reason != "Created" {
+		t.Errorf("%+v", c)
+	}
+}
+
 // An attempt that has failed while the clock was ahead does not hold up the next one until the clock has caught up.
 func TestPauseAfterTheClockWasAhead(t *testing.T) {
 	now := time.Now()

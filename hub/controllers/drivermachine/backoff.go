@@ -7,6 +7,8 @@ const (
 	maxAttempts  = 5
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 15 * time.Minute
+	// programPause is after which the program of a driver is downloaded again that could not be. It is no attempt of the machine.
+	programPause = 2 * time.Minute
 )
 
 // backoff is the pause after the given attempt, counted from 1, has failed.

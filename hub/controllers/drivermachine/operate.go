@@ -64,6 +64,7 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 			return nil
 		}
 		var final *nodedriver.InvalidError
+		var program *nodedriver.ProgramError
 		unwritten := m.writeOutcome(ctx, object, log, func(s *stored) error {
 			if late := superseded(s, attempt); late != nil {
 				return late
@@ -75,6 +76,9 @@ func (m *machines) startCreate(object *unstructured.Unstructured, machine *clust
 				s.progress.Attempt = attempt - 1
 			case ctx.Err() != nil: // the hub stops, or the machine is deleted meanwhile
 				s.progress.Interrupted = interrupted + 1
+			case errors.As(err, &program): // the attempt has not begun
+				s.progress.Attempt, s.progress.Error = attempt-1, message.Bound(err.Error(), message.MaxError)
+				s.progress.NotBefore = m.now().Add(programPause)
 			default:
 				s.progress.Error, s.progress.Final = message.Bound(err.Error(), message.MaxError), errors.As(err, &final)
 				s.progress.NotBefore = m.now().Add(backoff(s.progress.counted()))

@@ -204,7 +204,11 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 			"where a pool needs one", nodedriver.InstanceName(s.object.GetName()))
 		return ctrl.Result{}, nil
 	case p.Error != "" && p.pause(m.now()) > 0:
-		s.created = cause.New("CreateError", "Creating the machine failed (attempt %d of %d, the next one at %s): %s", p.counted(), maxAttempts,
+		attempt := ""
+		if n := p.counted(); n > 0 { // none was made where the driver could not be downloaded
+			attempt = fmt.Sprintf("attempt %d of %d, ", n, maxAttempts)
+		}
+		s.created = cause.New("CreateError", "Creating the machine failed (%sthe next attempt at %s): %s", attempt,
 			p.NotBefore.UTC().Format(time.RFC3339), p.Error)
 		return ctrl.Result{RequeueAfter: p.pause(m.now())}, nil
 	case failed != nil && failed.notBefore.After(m.now()):

@@ -166,7 +166,7 @@ func TestResult(t *testing.T) {
 	}
 	for _, want := range []error{
 		nil, errors.New("other"), &nodedriver.InvalidError{Message: "field"}, &programs.FaultError{Message: "checksum"},
-		&plugin.Error{Method: "Create", Message: "quota"},
+		&plugin.Error{Method: "Create", Message: "quota"}, &nodedriver.ProgramError{Err: &programs.FaultError{Message: "checksum"}},
 	} {
 		r := &result{}
 		r.setError(want)
@@ -176,6 +176,10 @@ func TestResult(t *testing.T) {
 		}
 		var invalid *nodedriver.InvalidError
 		if errors.As(want, &invalid) != errors.As(got, &invalid) {
+			t.Errorf("%T became %T", want, got)
+		}
+		var program *nodedriver.ProgramError
+		if errors.As(want, &program) != errors.As(got, &program) {
 			t.Errorf("%T became %T", want, got)
 		}
 	}

@@ -88,6 +88,7 @@ func decodeOrder(raw []byte) (*order, error) {
 // The kinds of errors that callers tell apart.
 const (
 	invalidError = "Invalid"
+	programError = "Program"
 	faultError   = "Fault"
 	driverError  = "Driver"
 )
@@ -127,11 +128,14 @@ func (r *result) setError(err error) {
 	}
 	r.Error = err.Error()
 	var invalid *nodedriver.InvalidError
+	var program *nodedriver.ProgramError
 	var fault *programs.FaultError
 	var driver *plugin.Error
 	switch {
 	case errors.As(err, &invalid):
 		r.ErrorKind = invalidError
+	case errors.As(err, &program):
+		r.ErrorKind = programError
 	case errors.As(err, &fault):
 		r.ErrorKind = faultError
 	case errors.As(err, &driver):
@@ -147,6 +151,8 @@ func (r *result) err() error {
 		return nil
 	case r.ErrorKind == invalidError:
 		return &nodedriver.InvalidError{Message: text}
+	case r.ErrorKind == programError:
+		return &nodedriver.ProgramError{Err: errors.New(text)}
 	case r.ErrorKind == faultError:
 		return &programs.FaultError{Message: text}
 	case r.ErrorKind == driverError:
