@@ -158,6 +158,8 @@ func (r *Reconciler) needsSignature(m *machine, data map[string][]byte) bool {
 		return false
 	case m.decision.Deliver:
 		return true
+	case m.outdated:
+		return false // an agent that has accepted a later plan since would carry it out
 	case m.known != nil && m.known.signed:
 		return false
 	}

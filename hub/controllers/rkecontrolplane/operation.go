@@ -164,6 +164,10 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.operation, s.deleteNodes, s.deletedSnapshot = operations.Copy(s.observedOperation), nil, nil
+	if s.holdsOperation(r.Signer.Restored()) {
+		operation.HoldFor(s.operation, r.Now(), s.outdated.Reason, s.outdated.Message)
+		return nil
+	}
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
 		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
 		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending(), Unrestored: s.unrestored() != "",

@@ -42,6 +42,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 
 func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	r.readNodes(ctx, s)
+	s.checkRestored(r.Signer.Restored())
 	if err := r.planOperation(ctx, s); err != nil {
 		return err
 	}
@@ -54,6 +55,7 @@ func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	// Both are in the order of the machines' names.
 	for i, m := range s.machines {
 		m.decision = outcome.Decisions[i]
+		m.outdated = s.outdated != (rollout.Wait{}) && m.state.Progress != rollout.ProgressApplied
 	}
 	return nil
 }
@@ -249,6 +251,9 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Hold: s.hold(), Designated: s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel],
 	}
 	in.Blocked = s.stopped()
+	if in.Blocked == (rollout.Wait{}) {
+		in.Blocked = s.outdated
+	}
 	if s.election.Init == "" {
 		in.Blocked = s.election.Wait
 	}

@@ -69,6 +69,9 @@ type scope struct {
 	neverReached     bool
 	// orphanedMembers are the members of etcd without a Machine (readNodes).
 	orphanedMembers []rollout.Member
+	// outdated is why nothing is delivered where the hub was restored from a backup that may be of before an upgrade of the cluster; zero if
+	// it is not (checkRestored).
+	outdated rollout.Wait
 
 	// tokens by which machines join, of tokenSecret (ensureTokens, rotateTokens). It is not to be changed.
 	tokens      render.Tokens
@@ -145,8 +148,9 @@ type machine struct {
 	plan    plans.Plan
 	encoded []byte
 	invalid error
-	// decision of rollout.
+	// decision of rollout. outdated is set where the delivered plan was not applied in a backup that may be of before an upgrade.
 	decision rollout.Decision
+	outdated bool
 }
 
 // clusterName is the name of the cluster and of its Cluster of Cluster API.

@@ -60,22 +60,28 @@ func SetInitialVersion(ctx context.Context, from client.Reader, m *clusterv1.Mac
 
 // goesBack warns of a desired version whose minor version is lower than that of a server. A restore brings back the data of its time.
 func (s *scope) goesBack() render.Problems {
-	desired, err := version.ParseSemantic(s.controlPlane.Spec.DesiredVersion())
-	if _, restores := s.operation.(*operationv1.ETCDSnapshotRestore); err != nil || restores || s.unrestored() != "" {
+	desired := s.controlPlane.Spec.DesiredVersion()
+	if _, restores := s.operation.(*operationv1.ETCDSnapshotRestore); restores || s.unrestored() != "" {
 		return nil
 	}
 	for _, m := range s.machines {
-		if !m.state.Server() || m.state.Deleting {
-			continue
-		}
-		runs, err := version.ParseSemantic(m.state.Version)
-		if err == nil && desired.LessThan(runs) && (desired.Major() != runs.Major() || desired.Minor() != runs.Minor()) {
+		if m.state.Server() && !m.state.Deleting && earlierMinor(desired, m.state.Version) {
 			return render.Problems{{Field: "spec.kubernetesVersion", Kept: true, Message: fmt.Sprintf("%q has an earlier minor version than %s "+
 				"on %s, which Kubernetes does not support: it may not read the data. To go back, restore a snapshot from before the upgrade with "+
-				"restoreRKEConfig kubernetesVersion", s.controlPlane.Spec.DesiredVersion(), m.state.Version, m.machine.Name)}}
+				"restoreRKEConfig kubernetesVersion", desired, m.state.Version, m.machine.Name)}}
 		}
 	}
 	return nil
+}
+
+// earlierMinor reports whether a version has an earlier minor version than another. One that cannot be parsed is not compared.
+func earlierMinor(v, than string) bool {
+	a, err := version.ParseSemantic(v)
+	if err != nil {
+		return false
+	}
+	b, err := version.ParseSemantic(than)
+	return err == nil && a.LessThan(b) && (a.Major() != b.Major() || a.Minor() != b.Minor())
 }
 
 // isVersion reports whether Cluster API accepts a version.

@@ -74,6 +74,7 @@ var table = []Reason{
 	{Name: rollout.ReasonDrainFailed, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonEtcdLost, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonRestoreFailed, Status: metav1.ConditionFalse},
+	{Name: rollout.ReasonHubRestored, Status: metav1.ConditionFalse},
 	{Name: rollout.ReasonDeleting, Status: metav1.ConditionFalse, Benign: true},
 	{Name: ownership.ReasonOwnerMismatch, Status: metav1.ConditionFalse},
 	{Name: ownership.ReasonManagementClusterNotOwned, Status: metav1.ConditionFalse},

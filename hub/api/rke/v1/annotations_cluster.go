@@ -14,6 +14,9 @@ const (
 	// configuration was set to that of the snapshot, while the data of the snapshot is not restored: changes that restart machines are held
 	// back. It is empty once the data is restored, or etcdSnapshotRestore was removed from the spec.
 	UnrestoredConfigurationAnnotation = "rke.cattle.io/unrestored-configuration"
+	// VersionCheckedAnnotation, on an RKEControlPlane, is a time (RFC 3339). Where the hub was restored from a backup then or before, it is
+	// known that the cluster was not upgraded after the backup. Users may set it where the hub cannot reach the cluster.
+	VersionCheckedAnnotation = "rke.cattle.io/version-checked"
 	// ConfigGenerationAnnotation, on an RKEControlPlane, is its status.configGeneration, which a move or a restored backup leaves behind.
 	ConfigGenerationAnnotation = "rke.cattle.io/config-generation"
 	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
