@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +70,7 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 			s.unread.spec = true
 			return err
 		}
+		fault = cmp.Or(fault, unreachableBucket(restored.RKEConfig, snapshot))
 	}
 	if fault != nil {
 		s.invalid = append(s.invalid, fault)
@@ -135,6 +138,42 @@ func (r *Reconciler) unknownToken(ctx context.Context, cluster *provisioningv1.C
 	return cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot %s was saved with a server token that "+
 		"Secret %s does not have, so that its data cannot be read: it is of another cluster that uses the same folder of the bucket, or "+
 		"the token was deleted from the Secret", snapshot.Name, key.Name), nil
+}
+
+// unreachableBucket refuses a snapshot in S3 where the Cluster has no bucket, or one at another endpoint: the restore would be refused
+// after its configuration was written. What arguments of RKE2 and k3s or a cloud credential say is left to the restore, which knows it.
+func unreachableBucket(config *provisioningv1.RKEConfig, snapshot *rkev1.ETCDSnapshot) *cause.Cause {
+	in, configured := snapshot.SnapshotFile.S3, (*rkev1.ETCDSnapshotS3)(nil)
+	if in == nil || hasS3Arguments(config) {
+		return nil
+	}
+	if config.ETCD != nil {
+		configured = config.ETCD.S3
+	}
+	switch {
+	case !render.UsesBucket(configured):
+		return cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot %s is in S3, and the Cluster has no "+
+			"bucket: set spec.rkeConfig.etcd.s3, with the credentials of the bucket", snapshot.Name)
+	case configured.Endpoint != "" && in.Endpoint != "" && configured.Endpoint != in.Endpoint:
+		return cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot %s is at the endpoint %q, and the Cluster "+
+			"uses %q: correct spec.rkeConfig.etcd.s3.endpoint", snapshot.Name, in.Endpoint, configured.Endpoint)
+	}
+	return nil
+}
+
+// hasS3Arguments reports whether a configuration has arguments of RKE2 and k3s about S3.
+func hasS3Arguments(config *provisioningv1.RKEConfig) bool {
+	has := func(arguments rkev1.GenericMap) bool {
+		for name := range arguments.Data {
+			if strings.HasPrefix(name, "etcd-s3") {
+				return true
+			}
+		}
+		return false
+	}
+	return has(config.MachineGlobalConfig) || slices.ContainsFunc(config.MachineSelectorConfig, func(c rkev1.RKESystemConfig) bool {
+		return has(c.Config)
+	})
 }
 
 // newReference is an object to which a restored configuration refers and the present one does not. Whoever has administration of the

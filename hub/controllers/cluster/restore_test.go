@@ -173,6 +173,54 @@ func TestRestoredSpecOfUnknownToken(t *testing.T) {
 	}
 }
 
+// TestRestoredSpecOfAnotherBucket: the spec is not changed for a snapshot that the machines could not download.
+func TestRestoredSpecOfAnotherBucket(t *testing.T) {
+	s3 := func(endpoint string) *rkev1.ETCD {
+		return &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: endpoint, Bucket: "b"}}
+	}
+	argument := rkev1.GenericMap{Data: map[string]any{"etcd-s3-bucket": "b"}}
+	for name, tc := range map[string]struct {
+		etcd    *rkev1.ETCD
+		args    rkev1.GenericMap
+		local   bool
+		refused string
+	}{
+		"the same endpoint":              {etcd: s3("s3.example.com")},
+		"another endpoint":               {etcd: s3("old.example.com"), refused: `at the endpoint "s3.example.com", and the`},
+		"the endpoint of the credential": {etcd: s3("")},
+		"no bucket":                      {etcd: &rkev1.ETCD{}, refused: "the Cluster has no bucket"},
+		"nothing of etcd":                {refused: "the Cluster has no bucket"},
+		"in arguments":                   {args: argument},
+		"on a machine":                   {local: true},
+	} {
+		cluster := clusterWith("v1.36.3+k3s1", "new")
+		cluster.Namespace, cluster.Spec.RKEConfig.ETCD, cluster.Spec.RKEConfig.MachineGlobalConfig = "fleet", tc.etcd, tc.args
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1,
+			RestoreRKEConfig: restoreKubernetesVersion}
+		snapshot := snapshotOf(t, clusterWith("v1.35.1+k3s1", "old"))
+		snapshot.Namespace, snapshot.Name = "fleet", "s"
+		if !tc.local {
+			snapshot.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "b"}
+		}
+		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme)).
+			WithObjects(cluster, snapshot).Build()
+		s := &scope{cluster: &provisioningv1.Cluster{}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), s.cluster); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			t.Fatal(err)
+		}
+		refused := len(s.invalid) == 1 && s.invalid[0].Reason == "SnapshotInvalid" && strings.Contains(s.invalid[0].Message, tc.refused)
+		if restored := cluster.Spec.KubernetesVersion == "v1.35.1+k3s1"; refused != (tc.refused != "") || restored == refused {
+			t.Errorf("%s: restored: %t, refused: %+v", name, restored, s.invalid)
+		}
+	}
+}
+
 // TestTokensToCluster: a restore that was refused goes on when its token is in the Secret.
 func TestTokensToCluster(t *testing.T) {
 	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-rke-state",

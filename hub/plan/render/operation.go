@@ -151,7 +151,7 @@ func (t *taskBuilder) snapshotFolder() string {
 func (t *taskBuilder) uploads() bool {
 	etcd := t.Cluster.Spec.ETCD
 	own, _ := t.all["etcd-s3"].(bool)
-	return own || etcd != nil && usesBucket(etcd.S3)
+	return own || etcd != nil && UsesBucket(etcd.S3)
 }
 
 func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {

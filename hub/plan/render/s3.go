@@ -19,7 +19,7 @@ import (
 // addS3 has snapshots of etcd copied to a bucket. What the specification leaves open comes from the credential.
 func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 	const field = "spec.rkeConfig.etcd.s3"
-	if !usesBucket(s3) {
+	if !UsesBucket(s3) {
 		return
 	}
 	credential := b.s3Credential(field+".cloudCredentialName", s3.CloudCredentialName)
@@ -77,8 +77,8 @@ func (b *builder) checkS3Retention(field string) {
 		defaultRetention, wanted)
 }
 
-// usesBucket reports whether snapshots are to be copied to a bucket. An object without any of these fields asks for nothing.
-func usesBucket(s3 *rkev1.ETCDSnapshotS3) bool {
+// UsesBucket reports whether snapshots are to be copied to a bucket. An object without any of these fields asks for nothing.
+func UsesBucket(s3 *rkev1.ETCDSnapshotS3) bool {
 	return s3 != nil && (s3.Bucket != "" || s3.Endpoint != "" || s3.Folder != "" || s3.CloudCredentialName != "" || s3.Region != "")
 }
 
