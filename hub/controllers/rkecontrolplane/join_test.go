@@ -2,7 +2,9 @@ package rkecontrolplane
 
 import (
 	"regexp"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,6 +87,48 @@ func TestJoinURLOfChangedAddress(t *testing.T) {
 		}
 		if got := m.reportedJoinAddress(); got != tc.wantRecorded {
 			t.Errorf("%s: recorded %q, want %q", tc.name, got, tc.wantRecorded)
+		}
+	}
+}
+
+// TestJoinURLOfUnstableAddress: others go on joining a server whose address is not reported for a while. A user's correction counts at
+// once.
+func TestJoinURLOfUnstableAddress(t *testing.T) {
+	r, err := release.Lookup("v1.36.3+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before, after = "https://10.0.0.9:6443", "https://10.0.0.7:6443"
+	m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
+	m.secret.Annotations = map[string]string{rkev1.JoinURLAnnotation: before, rkev1.ReportedJoinAddressAnnotation: "10.0.0.9"}
+	m.secret.UID = "s"
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, release: r, machines: []*machine{m}, plans: &clusterPlans{}}
+	start := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for i, step := range []struct {
+		at       time.Duration
+		reported string
+		given    string
+		want     string
+		again    time.Duration
+	}{
+		{0, "10.0.0.9", "", before, 0},
+		{time.Minute, "10.0.0.7", "", before, 5 * time.Minute},
+		{5 * time.Minute, "10.0.0.7", "", before, time.Minute},
+		{5*time.Minute + time.Second, "10.0.0.9", "", before, 0},
+		{6 * time.Minute, "10.0.0.7", "", before, 5 * time.Minute},
+		{11 * time.Minute, "10.0.0.7", "", after, 0},
+		{12 * time.Minute, "10.0.0.9", "", before, 0},
+		{13 * time.Minute, "10.0.0.7", "10.0.0.7", after, 0},
+	} {
+		m.secret.ResourceVersion = strconv.Itoa(i + 1) // an agent reports something all the time
+		s.plans.load()
+		m.known = s.plans.of(m.secret)
+		s.plans.loaded()
+		m.state.JoinURL, s.requeueAfter = before, 0
+		m.reported.Internal, m.bootstrap.Annotations = []string{step.reported}, map[string]string{rkev1.InternalAddressAnnotation: step.given}
+		s.findJoinURLs(start.Add(step.at))
+		if m.state.JoinURL != step.want || s.requeueAfter != step.again {
+			t.Errorf("after %s: joined at %s, again in %s", step.at, m.state.JoinURL, s.requeueAfter)
 		}
 	}
 }

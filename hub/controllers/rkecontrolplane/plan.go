@@ -66,7 +66,7 @@ func (r *Reconciler) planOperation(ctx context.Context, s *scope) error {
 	designated := operation.RestoreTarget(s.operation)
 	for range 2 {
 		s.electInitNode(designated)
-		s.findJoinURLs()
+		s.findJoinURLs(r.Now())
 		if err := r.renderPlans(s); err != nil {
 			return err
 		}
@@ -115,11 +115,16 @@ func (s *scope) states() []rollout.Machine {
 }
 
 // findJoinURLs sets where each server can be joined, and then where each machine joins.
-func (s *scope) findJoinURLs() {
+func (s *scope) findJoinURLs(now time.Time) {
 	common := render.Cluster{Spec: s.controlPlane.Spec, Release: s.release}
 	for _, m := range s.machines {
 		if m.state.Server() && m.secret != nil && m.secret.Annotations[rkev1.JoinURLAutosetDisabledAnnotation] != "true" {
-			m.state.JoinURL = joinURL(common, m)
+			next := joinURL(common, m)
+			if wait := m.untilMoved(next, now); wait > 0 {
+				s.requeue(wait)
+			} else {
+				m.state.JoinURL = next
+			}
 		}
 	}
 	servers := slices.DeleteFunc(s.states(), func(m rollout.Machine) bool { return !m.Server() })
@@ -154,6 +159,34 @@ func (m *machine) keepsJoinAddress(address string, addresses []string) bool {
 		return slices.Contains(addresses, address)
 	}
 	return m.reported.Empty() && len(m.inputs.InternalAddresses) == 0 || slices.Contains(m.knownAddresses(), address)
+}
+
+// moveTime is how long the address of a join URL is not reported before the URL moves to another one.
+const moveTime = 5 * time.Minute
+
+// untilMoved is for how long others go on joining the machine at its present URL instead of the next one, since its address is not reported
+// any more: a Node or infrastructure may report a part of the addresses at times, and each move restarts all machines that join there. Zero
+// where the address stays, was never reported, or is corrected by a user.
+func (m *machine) untilMoved(next string, now time.Time) time.Duration {
+	present := hostOf(m.secret.Annotations[rkev1.JoinURLAnnotation])
+	if present == "" || present == hostOf(next) || present != m.secret.Annotations[rkev1.ReportedJoinAddressAnnotation] ||
+		m.bootstrap.Annotations[rkev1.InternalAddressAnnotation] != "" {
+		m.known.movesSince = time.Time{}
+		return 0
+	}
+	if m.known.movesSince.IsZero() {
+		m.known.movesSince = now
+	}
+	return max(0, m.known.movesSince.Add(moveTime).Sub(now))
+}
+
+// hostOf is the host of a URL; empty where it has none.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // reportedJoinAddress is the value of the annotation with the address of the join URL: what it was before until that address is reported.

@@ -58,6 +58,8 @@ type machinePlan struct {
 	signed bool
 	// updated is set once this reconciler has written a newer version of the Secret.
 	updated bool
+	// movesSince is since when the address of the machine's join URL is not reported; zero where it is. Later versions of the Secret keep it.
+	movesSince time.Time
 	// internal and external are the addresses in the delivered plan, once addressesRead is set.
 	internal, external []string
 	addressesRead      bool
@@ -102,13 +104,17 @@ func (c *clusterPlans) of(secret *corev1.Secret) *machinePlan {
 	if secret == nil {
 		return &machinePlan{}
 	}
+	m := &machinePlan{resourceVersion: secret.ResourceVersion}
 	if c != nil {
-		if known := c.machines[secret.UID]; known != nil && known.resourceVersion == secret.ResourceVersion {
+		known := c.machines[secret.UID]
+		if known != nil && known.resourceVersion == secret.ResourceVersion {
 			c.next[secret.UID] = known
 			return known
 		}
+		if known != nil {
+			m.movesSince = known.movesSince
+		}
 	}
-	m := &machinePlan{resourceVersion: secret.ResourceVersion}
 	m.report, m.reportErr = rollout.ReadReport(secret.Data)
 	trim(&m.report.Status)
 	intern.Object(&m.report.Delivered)
