@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
 	r.applied = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
 	if r.Registerer != nil {
-		if err := r.Registerer.Register(&collector{reader: r.Cache, elected: mgr.Elected()}); err != nil {
+		if err := r.Registerer.Register(newCollector(r.Cache, mgr.Elected())); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}

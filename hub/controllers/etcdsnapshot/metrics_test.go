@@ -44,7 +44,7 @@ func TestCollector(t *testing.T) {
 
 	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme)).WithObjects(objects...).Build()
 	elected, registry := make(chan struct{}), prometheus.NewRegistry()
-	registry.MustRegister(&collector{reader: c, elected: elected})
+	registry.MustRegister(newCollector(c, elected))
 	if families, err := registry.Gather(); err != nil || len(families) != 0 {
 		t.Errorf("before the election: %v, %v", families, err)
 	}

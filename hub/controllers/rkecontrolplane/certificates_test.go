@@ -258,7 +258,7 @@ func TestCertificatesExpiry(t *testing.T) {
 	}
 	elected := make(chan struct{})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{reader: r.Client, elected: elected})
+	registry.MustRegister(newCollector(r.Client, elected))
 	if families, err := registry.Gather(); err != nil || len(families) != 0 {
 		t.Errorf("before the election: %v, %v", families, err)
 	}

@@ -107,7 +107,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.agents = &agentSessions{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}
 	r.Access.OnChange(r.agents.changed)
 	if r.Registerer != nil {
-		if err := r.Registerer.Register(&collector{reader: r.Cache, elected: mgr.Elected()}); err != nil {
+		if err := r.Registerer.Register(newCollector(r.Cache, mgr.Elected())); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
