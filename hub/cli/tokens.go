@@ -24,7 +24,9 @@ func newTokens() *cobra.Command {
 		Use:   "tokens",
 		Short: "Manage persistent tokens",
 		Long: `List and revoke the persistent tokens with which users and programs reach clusters through the hub. The tokens of the kubectl plugin are
-valid for some minutes and are not stored.`,
+valid for some minutes and are not stored.
+
+This requires the verbs list and delete on tokens.management.cattle.io, except for your own tokens.`,
 	}, newTokensList(), newTokensRevoke())
 }
 
@@ -40,14 +42,17 @@ type tokenLine struct {
 }
 
 func newTokensList() *cobra.Command {
-	return listed(&cobra.Command{
+	where := &tokenAccess{}
+	cmd := listed(&cobra.Command{
 		Use:   "list [<namespace>/<cluster>]",
 		Short: "List persistent tokens",
-	}, &connection{}, listTokens, writeTokens)
+	}, where, where.lines, writeTokens)
+	cmd.Flags().BoolVar(&where.own, "own", false, "list your own tokens, which requires no right to tokens.management.cattle.io")
+	return cmd
 }
 
-// listTokens are those of a cluster, or all where key is empty, the newest last.
-func listTokens(ctx context.Context, c client.Reader, key client.ObjectKey) ([]tokenLine, error) {
+// lines are the tokens of a cluster, or all where key is empty, the newest last.
+func (a *tokenAccess) lines(ctx context.Context, c client.Reader, key client.ObjectKey) ([]tokenLine, error) {
 	only := ""
 	if key != (client.ObjectKey{}) {
 		var err error
@@ -55,9 +60,9 @@ func listTokens(ctx context.Context, c client.Reader, key client.ObjectKey) ([]t
 			return nil, err
 		}
 	}
-	var tokens managementv3.TokenList
-	if err := c.List(ctx, &tokens); err != nil {
-		return nil, fmt.Errorf("listing tokens: %w", err)
+	tokens, err := a.list(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	lines := []tokenLine{}
 	for i := range tokens.Items {
@@ -94,7 +99,7 @@ func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
 }
 
 func newTokensRevoke() *cobra.Command {
-	var where connection
+	var where tokenAccess
 	cmd := &cobra.Command{
 		Use:   "revoke <name>...",
 		Short: "Revoke persistent tokens",
@@ -109,18 +114,21 @@ func newTokensRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return revokeTokens(cmd.Context(), c, args, cmd.OutOrStdout())
+			return where.revoke(cmd.Context(), c, args, cmd.OutOrStdout())
 		},
 	}
 	where.addFlags(cmd.Flags())
 	return cmd
 }
 
-// revokeTokens revokes all of the tokens, whatever becomes of one of them, and returns what was not revoked.
-func revokeTokens(ctx context.Context, c client.Writer, names []string, out io.Writer) error {
+// revoke revokes all of the tokens, whatever becomes of one of them, and returns what was not revoked.
+func (a *tokenAccess) revoke(ctx context.Context, c client.WithWatch, names []string, out io.Writer) error {
 	var errs []error
 	for _, name := range names {
 		err := c.Delete(ctx, &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if apierrors.IsForbidden(err) {
+			err = a.revokeOwn(ctx, c, name)
+		}
 		switch {
 		case apierrors.IsNotFound(err):
 			errs = append(errs, fmt.Errorf("token %s not found: see \"hub tokens list\"", name))

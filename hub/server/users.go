@@ -41,13 +41,11 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, listener *listener, opts 
 		return nil, err
 	}
 	listener.addMachineSSH(mgr, users, reviews, opts)
-	mounts := map[string]http.Handler{
-		usertokens.Path: usertokens.NewHandler(usertokens.Handler{
-			Authenticator: users, Allowed: usertokens.Review(mgr.GetClient()), Issue: issueUserTokens(issuer), Client: mgr.GetClient(),
-			Logger: log.WithName("usertokens"),
-		}),
-		machinessh.Pattern: listener.ssh,
-	}
+	own := usertokens.NewHandler(usertokens.Handler{
+		Authenticator: users, Allowed: usertokens.Review(mgr.GetClient()), Issue: issueUserTokens(issuer), Client: mgr.GetClient(),
+		Logger: log.WithName("usertokens"),
+	})
+	mounts := map[string]http.Handler{usertokens.Path: own, usertokens.NamePath: own, machinessh.Pattern: listener.ssh}
 	for _, prefix := range apiproxy.Prefixes {
 		mounts[prefix] = listener.proxy
 	}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	"github.com/drover-dev/drover/hub/identity/userauth"
 	"github.com/drover-dev/drover/hub/util/inflight"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/response"
@@ -36,7 +35,7 @@ const (
 	ofCredential = "authentication.kubernetes.io/"
 )
 
-// Handler serves POST at Path. How long a request may take to be sent is bounded by whoever mounts it.
+// Handler serves POST and GET at Path, and DELETE at NamePath. How long a request may take to be sent is bounded by whoever mounts it.
 type Handler struct {
 	// Authenticator authenticates users. Those whose credential is for one audience, as the hub's own tokens are, get no token: it could
 	// renew itself for ever.
@@ -66,14 +65,15 @@ func badRequest(format string, args ...any) error {
 }
 
 // ServeHTTP serves POST /v3/tokens with a Request, as JSON, to users of the hub's Kubernetes who may reach the cluster: an Answer as
-// JSON. Errors are a metav1.Status: 400 and 413 for a bad request, 401 for unknown users and holders of a token of the hub, 403 for
-// clusters that the user may not reach or that do not exist, 405 and 415, 429 with Retry-After for too many wrong credentials or
-// concurrent requests, 503 if nobody can be authenticated.
+// JSON. GET is answered with the user's own persistent tokens, and DELETE /v3/tokens/{name} revokes one of them. Errors are a
+// metav1.Status: 400 and 413 for a bad request, 401 for unknown users and holders of a token of the hub, 403 for clusters that the user may
+// not reach or that do not exist, 404 for a token that the user does not have, 405 and 415, 429 with Retry-After for too many wrong
+// credentials or concurrent requests, 503 if nobody can be authenticated.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.SetTimeout(w, answerTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
-	answer, err := h.answer(w, r.WithContext(ctx))
+	answer, err := h.serve(w, r.WithContext(ctx))
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -81,12 +81,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return nil, response.Errorf(http.StatusMethodNotAllowed,
-			"tokens are issued with POST; they are listed and revoked as tokens.management.cattle.io")
+// serve returns the answer to a request.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	switch {
+	case name == "" && r.Method == http.MethodPost:
+		return h.answer(w, r)
+	case name == "" && r.Method == http.MethodGet:
+		return h.own(r)
+	case name == "":
+		w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
+		return nil, response.Errorf(http.StatusMethodNotAllowed, "tokens are issued with POST, and listed with GET")
+	case r.Method == http.MethodDelete:
+		return h.revoke(r, name)
 	}
+	w.Header().Set("Allow", http.MethodDelete)
+	return nil, response.Errorf(http.StatusMethodNotAllowed, "a token is revoked with DELETE")
+}
+
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
 			return nil, badRequest("%s is not supported: a token is for the user who asks for it", name)
@@ -101,15 +114,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 		return nil, err
 	}
 	end := credentialEnd(r)
-	who, err := userauth.Direct(h.Authenticator, r, h.Logger,
-		"show a client certificate or a token of the hub's own Kubernetes; tokens that the hub has issued cannot be used to get others")
+	who, release, err := h.authenticate(r)
 	if err != nil {
 		return nil, err
-	}
-	userauth.Trust(r.Context(), who)
-	release, ok := h.slots.Acquire(who.GetName())
-	if !ok {
-		return nil, response.TooMany(time.Second, "too many concurrent token requests")
 	}
 	defer release()
 	if err := h.checkEnd(request, end); err != nil {

@@ -47,6 +47,11 @@ type Answer struct {
 	Name string `json:"name,omitempty"`
 }
 
+// Revoked is the answer for a token that was revoked.
+type Revoked struct {
+	Name string `json:"name"`
+}
+
 // read decodes a Request. Only the content type JSON is accepted, which no web page can send from a user's browser on his behalf.
 func read(w http.ResponseWriter, r *http.Request) (*Request, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {

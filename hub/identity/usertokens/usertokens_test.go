@@ -221,7 +221,7 @@ func TestRefusedBeforeAnythingIsRead(t *testing.T) {
 		method, contentType string
 		code                int
 	}{
-		{http.MethodGet, "application/json", http.StatusMethodNotAllowed},
+		{http.MethodPut, "application/json", http.StatusMethodNotAllowed},
 		{http.MethodPost, "text/plain", http.StatusUnsupportedMediaType},
 		{http.MethodPost, "", http.StatusUnsupportedMediaType},
 	} {
