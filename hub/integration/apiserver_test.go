@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -63,6 +64,19 @@ func TestGarbageCollection(t *testing.T) {
 	eventually(t, "owned objects to go", func() error {
 		return errors.Join(gone(t.Context(), owner), gone(t.Context(), middle), gone(t.Context(), last))
 	})
+}
+
+// A ResourceQuota, which would limit nothing, is refused.
+func TestNoResourceQuotas(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "few"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/clusters.provisioning.cattle.io": resource.MustParse("1")},
+	}}
+	quotas := kubernetes.NewForConfigOrDie(env.Config).CoreV1().ResourceQuotas(namespace)
+	if _, err := quotas.Create(t.Context(), quota, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestServiceAccountTokenSecret(t *testing.T) {

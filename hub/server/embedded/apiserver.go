@@ -11,8 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/apiserver/pkg/features"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -63,6 +66,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	config.APIExtensions.ExtraConfig.MasterCount = 1
 	storeIn(etcd.member, config, opts)
 	withCallers(config)
+	config.ControlPlane.APIResourceConfigSource = withoutQuotas{config.ControlPlane.APIResourceConfigSource}
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)
@@ -123,12 +127,23 @@ func apiServerOptions(
 	o.Authentication.ServiceAccounts.KeyFiles = []string{certs.serviceAccountKeyFile}
 	o.ServiceAccountSigningKeyFile = certs.serviceAccountKeyFile
 	o.Authorization.Modes = []string{modes.ModeRBAC}
+	o.Admission.GenericAdmission.DisablePlugins = []string{resourcequota.PluginName}
 
 	// Fairness between tenants costs a start two dozen writes and has no tenants to be fair to; the limits on requests in flight remain.
 	o.Features.EnablePriorityAndFairness = false
 	o.Features.EnableProfiling = false
 	o.Metrics = nil // would only read a file of rules about metrics that nobody wrote
 	return o, setAudit(o, opts.DataDir, opts.Audit)
+}
+
+// withoutQuotas takes ResourceQuotas out of the API. Nothing counts here what a namespace has, so that one would be accepted and limit
+// nothing.
+type withoutQuotas struct {
+	serverstorage.APIResourceConfigSource
+}
+
+func (w withoutQuotas) ResourceEnabled(resource schema.GroupVersionResource) bool {
+	return resource != corev1.SchemeGroupVersion.WithResource("resourcequotas") && w.APIResourceConfigSource.ResourceEnabled(resource)
 }
 
 // setFeatures turns off what replicas of an API server do to find each other: a write every few seconds to say that this one, which is
