@@ -19,8 +19,13 @@ func TestAutoscaledPool(t *testing.T) {
 		t.Errorf("without an autoscaler: %v", got)
 	}
 	p.AutoscalingMinSize, p.AutoscalingMaxSize = ptr.To[int32](0), ptr.To[int32](5)
-	if got := deploymentOf(t, testCluster(), p).Annotations; got[labels] != "gpu=yes,team=a" || got[taints] != "k=v:NoSchedule,l=:NoExecute" {
+	if got := deploymentOf(t, testCluster(), p).Annotations; got[labels] != "gpu=yes,node-role.kubernetes.io/worker=true,team=a" ||
+		got[taints] != "k=v:NoSchedule,l=:NoExecute" {
 		t.Errorf("got %v", got)
+	}
+	p.WorkerRole = false
+	if got := deploymentOf(t, testCluster(), p).Annotations[labels]; got != "gpu=yes,team=a" {
+		t.Errorf("Nodes that are no workers have the labels %s", got)
 	}
 	p.MachineDeploymentAnnotations = map[string]string{taints: ""}
 	if got, set := deploymentOf(t, testCluster(), p).Annotations[taints]; got != "" || !set {

@@ -87,6 +87,7 @@ func TestMachineDeployment(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{
 		"c": "d", "rke.cattle.io/applied-quantity": "2", "rke.cattle.io/machine-templates": "",
 		"cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "1", "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "5",
+		"capacity.cluster-autoscaler.kubernetes.io/labels": "node-role.kubernetes.io/worker=true",
 	}, md.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
