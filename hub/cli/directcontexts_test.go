@@ -33,7 +33,8 @@ func TestDirectContexts(t *testing.T) {
 		capi.OwnerReferences = owners
 		objects = append(objects, capi)
 		if name != "native" {
-			objects = append(objects, &provisioningv1.Cluster{ObjectMeta: named(name)})
+			objects = append(objects, &provisioningv1.Cluster{ObjectMeta: named(name), Spec: provisioningv1.ClusterSpec{
+				LocalClusterAuthEndpoint: rkev1.LocalClusterAuthEndpoint{Enabled: true}}})
 		}
 	}
 	c := interceptor.NewClient(fakeAPI(t, objects...), interceptor.Funcs{
@@ -48,6 +49,26 @@ func TestDirectContexts(t *testing.T) {
 		config := clientcmdapi.NewConfig()
 		if err := addDirect(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: name}, config); err != nil || len(config.Contexts) != want {
 			t.Errorf("%s: the contexts are %v, %v", name, config.Contexts, err)
+		}
+	}
+}
+
+// TestNoDirectContext: users of a Cluster without an authorized endpoint need no right to the objects of Cluster API.
+func TestNoDirectContext(t *testing.T) {
+	for _, enabled := range []bool{false, true} {
+		cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}
+		cluster.Spec.LocalClusterAuthEndpoint.Enabled = enabled
+		c := interceptor.NewClient(fakeAPI(t, cluster), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, is := obj.(*provisioningv1.Cluster); !is {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, key.Name, nil)
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		})
+		err := addDirect(t.Context(), c, client.ObjectKeyFromObject(cluster), clientcmdapi.NewConfig())
+		if apierrors.IsForbidden(err) != enabled {
+			t.Errorf("enabled is %v: %v", enabled, err)
 		}
 	}
 }

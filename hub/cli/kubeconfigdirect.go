@@ -50,6 +50,9 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 		return found.Items[0].Name, nil
 	case forbidden:
 		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
+	case apierrors.IsForbidden(failed):
+		return "", fmt.Errorf("there is no Cluster %s of provisioning.cattle.io; for a cluster that was written for Cluster API, you need the "+
+			"right to list clusters.management.cattle.io", key)
 	case failed != nil:
 		return "", fmt.Errorf("looking for the management Cluster of %s: %w", key, failed)
 	}
@@ -75,17 +78,21 @@ func checkOwned(ctx context.Context, c client.Reader, key client.ObjectKey, name
 // authorized endpoint: its name where it has one, otherwise each machine. A Cluster gets none to a cluster that was made for something else
 // under its name.
 func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, config *clientcmdapi.Config) error {
+	made := &provisioningv1.Cluster{}
+	err := c.Get(ctx, key, made)
+	switch {
+	case err == nil && !made.Spec.LocalClusterAuthEndpoint.Enabled:
+		return nil // without a right to what is read below
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return err
+	}
 	cluster := &clusterv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
 		// Cluster API knows nothing of imported clusters.
 		return client.IgnoreNotFound(err)
 	}
-	err := c.Get(ctx, key, &provisioningv1.Cluster{})
-	switch {
-	case err == nil && !ownership.OfProvisioningCluster(cluster, key.Name):
+	if err == nil && !ownership.OfProvisioningCluster(cluster, key.Name) {
 		return nil
-	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return err
 	}
 	controlPlane := &rkev1.RKEControlPlane{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}, controlPlane); err != nil {

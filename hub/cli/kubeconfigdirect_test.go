@@ -58,3 +58,17 @@ func TestManagementNameWithoutRights(t *testing.T) {
 		}
 	}
 }
+
+// TestManagementNameOfNoCluster: who misspells the name of a Cluster is not referred to an administrator.
+func TestManagementNameOfNoCluster(t *testing.T) {
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, managementv3.AddToScheme)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters.management"}, "", nil)
+		},
+	}).Build()
+	_, err := managementName(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "dmeo"})
+	if err == nil || !strings.Contains(err.Error(), "there is no Cluster ns/dmeo of provisioning.cattle.io") || apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+}
