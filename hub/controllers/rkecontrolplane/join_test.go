@@ -112,11 +112,11 @@ func TestJoinURLOfUnstableAddress(t *testing.T) {
 		again    time.Duration
 	}{
 		{0, "10.0.0.9", "", before, 0},
-		{time.Minute, "10.0.0.7", "", before, 5 * time.Minute},
-		{5 * time.Minute, "10.0.0.7", "", before, time.Minute},
-		{5*time.Minute + time.Second, "10.0.0.9", "", before, 0},
-		{6 * time.Minute, "10.0.0.7", "", before, 5 * time.Minute},
-		{11 * time.Minute, "10.0.0.7", "", after, 0},
+		{time.Minute, "10.0.0.7", "", before, 2 * time.Minute},
+		{2 * time.Minute, "10.0.0.7", "", before, time.Minute},
+		{2*time.Minute + time.Second, "10.0.0.9", "", before, 0},
+		{6 * time.Minute, "10.0.0.7", "", before, 2 * time.Minute},
+		{8 * time.Minute, "10.0.0.7", "", after, 0},
 		{12 * time.Minute, "10.0.0.9", "", before, 0},
 		{13 * time.Minute, "10.0.0.7", "10.0.0.7", after, 0},
 	} {

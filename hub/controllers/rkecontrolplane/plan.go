@@ -162,7 +162,7 @@ func (m *machine) keepsJoinAddress(address string, addresses []string) bool {
 }
 
 // moveTime is how long the address of a join URL is not reported before the URL moves to another one.
-const moveTime = 5 * time.Minute
+const moveTime = 2 * time.Minute
 
 // untilMoved is for how long others go on joining the machine at its present URL instead of the next one, since its address is not reported
 // any more: a Node or infrastructure may report a part of the addresses at times, and each move restarts all machines that join there. Zero
