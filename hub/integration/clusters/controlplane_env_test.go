@@ -61,13 +61,18 @@ func newControlPlaneCluster(t *testing.T, endpoint string, edit ...func(*rkev1.R
 // setProvisioned sets the status of an infrastructure object as its provider does.
 func (w *controlPlaneCluster) setProvisioned(object *unstructured.Unstructured, addresses []any) {
 	w.t.Helper()
+	status := map[string]any{"initialization": map[string]any{"provisioned": true}}
+	if addresses != nil {
+		status["addresses"] = addresses
+	}
+	w.setStatus(object, status)
+}
+
+func (w *controlPlaneCluster) setStatus(object *unstructured.Unstructured, status map[string]any) {
+	w.t.Helper()
 	testenv.OnConflict(w.t, "setting the status of "+object.GetName(), func() error {
 		if err := env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
-		}
-		status := map[string]any{"initialization": map[string]any{"provisioned": true}}
-		if addresses != nil {
-			status["addresses"] = addresses
 		}
 		object.Object["status"] = status
 		return env.Client.Status().Update(w.t.Context(), object)

@@ -1,8 +1,10 @@
 package clusters
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +33,14 @@ func TestInfrastructureContract(t *testing.T) {
 	if want := "The machine has no infrastructure yet: PlaneMachine server is not provisioned"; message != want {
 		t.Errorf("it waits for %q, want %q", message, want)
 	}
+	w.setStatus(server.infrastructure, map[string]any{"failureReason": "CreateError", "failureMessage": "no capacity"})
+	testenv.Until(t, "the failure of the provider in what the machine waits for", func() error {
+		message := testenv.Condition(t, env, server.machine, rkev1.ReconciledCondition, metav1.ConditionUnknown, "WaitingForInfrastructure")
+		if !strings.HasSuffix(message, "is not provisioned; its provider says: no capacity") {
+			return errors.New(message)
+		}
+		return nil
+	})
 	testenv.Condition(t, env, w.plane, clusterv1.AvailableCondition, metav1.ConditionFalse, clusterv1.NotAvailableReason)
 
 	// The endpoint's own address is on the server, and none of its own.

@@ -20,6 +20,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -172,7 +173,34 @@ func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string 
 		}
 		return "has not been created yet: see " + ref.Kind + " " + ref.Name
 	}
-	return "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
+	why := "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
+	if failure := providerFailure(machine); failure != "" {
+		why += "; its provider says: " + message.Bound(failure, message.MaxError)
+	}
+	return why
+}
+
+// providerFailure is why the infrastructure provider cannot provision the machine; empty where it only waits. Cluster API takes it from the
+// infrastructure machine: a final failure, or a condition that is one by its severity, as the contract v1beta1 has them.
+func providerFailure(machine *clusterv1.Machine) string {
+	deprecated := machine.Status.Deprecated
+	if deprecated == nil || deprecated.V1Beta1 == nil {
+		return ""
+	}
+	if final := ptr.Deref(deprecated.V1Beta1.FailureMessage, ""); final != "" {
+		// Cluster API begins with the name of the object, which the caller has.
+		if _, own, found := strings.Cut(final, fmt.Sprintf(" with name %q: ", machine.Spec.InfrastructureRef.Name)); found {
+			return own
+		}
+		return final
+	}
+	for _, c := range deprecated.V1Beta1.Conditions {
+		if c.Type == clusterv1.InfrastructureReadyV1Beta1Condition && c.Status == corev1.ConditionFalse &&
+			c.Severity == clusterv1.ConditionSeverityError {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // removal reports RemovalDue once Cluster API waits for nothing but the hub's pre-terminate hook of the machine.
