@@ -126,12 +126,13 @@ func (a *tokenAccess) revoke(ctx context.Context, c client.WithWatch, names []st
 	var errs []error
 	for _, name := range names {
 		err := c.Delete(ctx, &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		list := "hub tokens list"
 		if apierrors.IsForbidden(err) {
-			err = a.revokeOwn(ctx, c, name)
+			list, err = "hub tokens list --own", a.revokeOwn(ctx, c, name)
 		}
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, fmt.Errorf("token %s not found: see \"hub tokens list\"", name))
+			errs = append(errs, fmt.Errorf("token %s not found: see %q", name, list))
 		case err != nil:
 			errs = append(errs, explain(fmt.Errorf("revoking token %s: %w", name, err)))
 		default:

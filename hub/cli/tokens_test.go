@@ -106,7 +106,8 @@ func TestOwnTokens(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err = where.revoke(t.Context(), c, []string{"token-b", "token-a"}, &out)
-	if err == nil || !strings.Contains(err.Error(), "token token-b not found") || out.String() != "token token-a revoked\n" {
+	if err == nil || !strings.Contains(err.Error(), "token token-b not found: see \"hub tokens list --own\"") ||
+		out.String() != "token token-a revoked\n" {
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 }
