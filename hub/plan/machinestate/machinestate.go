@@ -182,6 +182,8 @@ func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string 
 
 // providerFailure is why the infrastructure provider cannot provision the machine; empty where it only waits. Cluster API takes it from the
 // infrastructure machine: a final failure, or a condition that is one by its severity, as the contract v1beta1 has them.
+//
+//nolint:staticcheck // deprecated, and the only place for what these providers report
 func providerFailure(machine *clusterv1.Machine) string {
 	deprecated := machine.Status.Deprecated
 	if deprecated == nil || deprecated.V1Beta1 == nil {
