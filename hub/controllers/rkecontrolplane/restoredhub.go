@@ -2,6 +2,7 @@ package rkecontrolplane
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,7 @@ import (
 // once after a restore: from then on the hub knows of each upgrade.
 func (s *scope) checkRestored(restored time.Time) {
 	s.outdated = rollout.Wait{}
-	if !s.controlPlane.CreationTimestamp.Time.Before(restored) || !isInitialized(s.controlPlane) || s.unrestored() != "" ||
-		s.versionChecked(restored) {
+	if !s.controlPlane.CreationTimestamp.Time.Before(restored) || s.unrestored() != "" || s.versionChecked(restored) || !s.wasInitialized() {
 		return
 	}
 	desired := s.controlPlane.Spec.DesiredVersion()
@@ -40,6 +40,12 @@ func (s *scope) checkRestored(restored time.Time) {
 		}
 	}
 	metav1.SetMetaDataAnnotation(&s.controlPlane.ObjectMeta, rkev1.VersionCheckedAnnotation, restored.UTC().Format(time.RFC3339Nano))
+}
+
+// wasInitialized reports whether the cluster was started before the backup, which may lack the status: this reconcile sets it at its end
+// where a machine serves the API.
+func (s *scope) wasInitialized() bool {
+	return isInitialized(s.controlPlane) || slices.ContainsFunc(s.controlPlaneMachines(), (*machine).servesAPI)
 }
 
 // versionChecked reports whether the version was checked since the hub was restored, by the hub or by a user.

@@ -104,6 +104,26 @@ func TestRestoredHubDelivers(t *testing.T) {
 	}
 }
 
+// TestRestoredHubWithoutStatus: a backup without the status of its objects, as Velero makes them, keeps no cluster from being checked.
+func TestRestoredHubWithoutStatus(t *testing.T) {
+	r, _, next := bigCluster(t, 4)
+	r.Signer.SetRestored(time.Now())
+	s := next()
+	s.controlPlane.Spec.MachineGlobalConfig = rkev1.GenericMap{Data: map[string]any{"debug": true}}
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	if s.outcome.Wait.Reason != rollout.ReasonWaitingForConnection || !strings.Contains(s.outcome.Wait.Message, "restored") {
+		t.Errorf("the cluster waits for %+v", s.outcome.Wait)
+	}
+	if i := slices.IndexFunc(s.machines, func(m *machine) bool { return m.decision.Deliver }); i >= 0 {
+		t.Errorf("%s gets a plan", s.machines[i].machine.Name)
+	}
+	if !isInitialized(s.controlPlane) {
+		t.Error("the next reconcile does not read the Nodes")
+	}
+}
+
 // TestSignOutdated: a plan that waits in the backup that the hub was restored from is not signed again while it may be of before an
 // upgrade.
 func TestSignOutdated(t *testing.T) {
