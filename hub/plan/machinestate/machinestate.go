@@ -5,6 +5,7 @@ package machinestate
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,9 +176,18 @@ func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string 
 	}
 	why := "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
 	if failure := providerFailure(machine); failure != "" {
-		why += "; its provider says: " + message.Bound(failure, message.MaxError)
+		why += "; its provider says: " + message.Bound(stable(failure), message.MaxError)
 	}
 	return why
+}
+
+// requestID finds what differs in each answer of a cloud, as in "RequestID: 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59, api error ...".
+var requestID = regexp.MustCompile(`(?i)\b((?:request|correlation|trace|activity)[ _-]?id\W{1,4})[\w-]{16,}`)
+
+// stable is a text of a provider in one line, without the IDs of requests. With each other text the Machine would be written, and providers
+// that watch it would ask the cloud again at once, for the next ID.
+func stable(text string) string {
+	return requestID.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}...")
 }
 
 // providerFailure is why the infrastructure provider cannot provision the machine; empty where it only waits. Cluster API takes it from the

@@ -77,6 +77,18 @@ func TestProviderFailure(t *testing.T) {
 	if got, want := unusable(machine, &rkev1.RKEBootstrap{}), waiting+"; its provider says: no capacity"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	for text, want := range map[string]string{
+		"two\n\tlines ": "two lines",
+		"StatusCode: 400, RequestID: 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59, api error": "StatusCode: 400, RequestID: ..., api error",
+		"quota (Request-ID: req-0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59)":                "quota (Request-ID: ...)",
+		`{"x-ms-correlation-request-id": "0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59"}`:     `{"x-ms-correlation-request-id": "..."}`,
+		"image 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59 not found":                        "image 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59 not found",
+	} {
+		reported.Conditions[0].Message = text
+		if got := unusable(machine, &rkev1.RKEBootstrap{}); got != waiting+"; its provider says: "+want {
+			t.Errorf("got %q, want %q at its end", got, want)
+		}
+	}
 	reported.FailureMessage = ptr.To(`Failure detected from referenced resource x/v1, Kind=LabMachine with name "a": no such image`)
 	if got, want := unusable(machine, &rkev1.RKEBootstrap{}), waiting+"; its provider says: no such image"; got != want {
 		t.Errorf("got %q, want %q", got, want)
