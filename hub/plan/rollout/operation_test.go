@@ -78,3 +78,18 @@ func TestRestoreEndsDrain(t *testing.T) {
 		t.Errorf("again: got %+v", d)
 	}
 }
+
+// TestRestoredHubEndsDrain: a Node that is drained in the backup of the hub does not stay so until a user corrects the version.
+func TestRestoredHubEndsDrain(t *testing.T) {
+	a := member("a", "ec")
+	a.Init, a.Change, a.Drain = true, ChangeDrain, Drain{Requested: "drain"}
+	in := Inputs{Bootstrapped: true, Blocked: Wait{Reason: ReasonHubRestored, Message: "Node n runs v1.36.3"}, Machines: []Machine{a}}
+	out := Decide(in)
+	if d := out.Decisions[0]; !d.Uncordon || d.Deliver || out.Wait != in.Blocked {
+		t.Errorf("got %+v, the cluster waits for %+v", d, out.Wait)
+	}
+	in.Machines[0].Drain = Drain{}
+	if d := Decide(in).Decisions[0]; d.Uncordon || d.Deliver || d.Reason != ReasonHubRestored {
+		t.Errorf("when it is uncordoned: got %+v", d)
+	}
+}

@@ -77,7 +77,7 @@ type rule func(v *view, m *Machine) (Decision, bool)
 //	lacksInfrastructure  without infrastructure, before its first plan      wait
 //	planInvalid          whose plan cannot be rendered                      wait for the specification
 //	taskRegardless       with a task of an operation that waits for nothing deliver, uncordon
-//	clusterBlocked       with a change in a cluster that lacks something    wait
+//	clusterBlocked       with a change in a cluster that lacks something    wait; uncordon, in a restored hub
 //	changeIsMinor        whose change restarts nothing                      deliver
 //	changeHeld           with a restart while restarts are held back        wait, mostly for an operation; uncordon
 //	designatedTooLate    designated after another was to start the cluster  wait for that
@@ -180,9 +180,16 @@ func changeHeld(v *view, m *Machine) (Decision, bool) {
 	return wait(v.Hold.Reason, "%s", v.Hold.Message)
 }
 
+// clusterBlocked uncordons a machine that was drained for its change in the backup of a restored hub: the change may never come, and the
+// drain was over long ago.
 func clusterBlocked(v *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || v.Blocked == (Wait{}) {
 		return undecided()
+	}
+	if v.Blocked.Reason == ReasonHubRestored {
+		if d, draining := needsUncordon(v, m); draining {
+			return d, true
+		}
 	}
 	return waitForOthers(v.Blocked.Reason, cmp.Or(blockedMessages[v.Blocked.Reason], v.Blocked.Message), "%s", v.Blocked.Message)
 }
