@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 )
 
 // TestReportsAtOnce: agents that report all at once leave room for what the hub writes meanwhile, and get their turn in the end.
@@ -21,7 +23,7 @@ func TestReportsAtOnce(t *testing.T) {
 		entered := make(chan func(), reports)
 		for range reports {
 			go func() {
-				leave, err := enter(t.Context(), gatewayOwner)
+				leave, err := enter(t.Context(), string(fieldowner.Gateway))
 				if err != nil {
 					t.Error(err)
 				}
@@ -39,7 +41,7 @@ func TestReportsAtOnce(t *testing.T) {
 		leave()
 		ended, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := enter(ended, gatewayOwner); err == nil {
+		if _, err := enter(ended, string(fieldowner.Gateway)); err == nil {
 			t.Error("a report that has ended while it waited is worked on")
 		}
 		for range reports {
