@@ -16,7 +16,6 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/identity/tokens"
-	"github.com/drover-dev/drover/hub/util/fieldowner"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -185,7 +184,7 @@ func (g *Registrar) swapAnnotation(ctx context.Context, object client.Object, ke
 		}
 		changed.SetAnnotations(annotations)
 		patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-		err := g.Client.Patch(ctx, changed, patch, fieldowner.Gateway)
+		err := g.Client.Patch(ctx, changed, patch, fieldOwner)
 		if !apierrors.IsConflict(err) {
 			return err
 		}

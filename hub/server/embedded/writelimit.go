@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/drover-dev/drover/hub/util/fieldowner"
 )
 
 const (
@@ -17,6 +15,8 @@ const (
 	// reportsPerProcessor is how many of these may be what agents register or report. All get their turn in the order in which they ask: a
 	// thousand agents that report at once would be before the plans that the hub has for others, and before the machines that it creates.
 	reportsPerProcessor = 4
+	// gatewayOwner is the field owner of what the gateway writes for agents.
+	gatewayOwner = "drover-gateway"
 )
 
 // writeLimit bounds the requests that change something and are worked on at the same time, and those of them that are for agents.
@@ -35,7 +35,7 @@ func (l *writeLimit) enter(request *http.Request) (leave func(), err error) {
 		return func() {}, nil
 	}
 	turns := []*semaphore.Weighted{l.all}
-	if request.URL.Query().Get("fieldManager") == string(fieldowner.Gateway) {
+	if request.URL.Query().Get("fieldManager") == gatewayOwner {
 		turns = []*semaphore.Weighted{l.reports, l.all}
 	}
 	for i, turn := range turns {

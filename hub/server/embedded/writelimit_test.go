@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/drover-dev/drover/hub/util/fieldowner"
 )
 
 // TestReportsAtOnce: agents that report all at once leave room for what the hub writes meanwhile, and get their turn in the end.
@@ -23,7 +21,7 @@ func TestReportsAtOnce(t *testing.T) {
 		entered := make(chan func(), reports)
 		for range reports {
 			go func() {
-				leave, err := enter(t.Context(), string(fieldowner.Gateway))
+				leave, err := enter(t.Context(), gatewayOwner)
 				if err != nil {
 					t.Error(err)
 				}
@@ -41,7 +39,7 @@ func TestReportsAtOnce(t *testing.T) {
 		leave()
 		ended, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := enter(ended, string(fieldowner.Gateway)); err == nil {
+		if _, err := enter(ended, gatewayOwner); err == nil {
 			t.Error("a report that has ended while it waited is worked on")
 		}
 		for range reports {
