@@ -63,19 +63,13 @@ func (o *machineAccess) get(ctx context.Context, argument string) (*machinessh.A
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
-	c, err := rest.UnversionedRESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the hub at %s: %w", config.Host, err)
-	}
-	result := c.Get().AbsPath(machinessh.Path(key)).Do(ctx)
-	// Error, unlike Raw, says in its words why the hub has refused.
-	if err := result.Error(); err != nil {
-		return nil, fmt.Errorf("asking the hub at %s for the SSH key of machine %s: %w", config.Host, key, err)
-	}
-	raw, err := result.Raw()
+	c, err := gatewayClient(config)
 	if err != nil {
 		return nil, err
+	}
+	raw, err := answerOf(c.Get().AbsPath(machinessh.Path(key)).Do(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("asking the hub at %s for the SSH key of machine %s: %w", config.Host, key, err)
 	}
 	access := &machinessh.Access{}
 	if err := json.Unmarshal(raw, access); err != nil {

@@ -75,29 +75,40 @@ func gatewayConfig(config *rest.Config, server string, authorities []byte) *rest
 	return config
 }
 
+// gatewayClient is a client of the gateway, with a configuration that gatewayConfig has made.
+func gatewayClient(config *rest.Config) (*rest.RESTClient, error) {
+	config.Timeout = requestTimeout
+	c, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the hub at %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// answerOf returns what the gateway has answered. Error, unlike Raw, says in its words why it has refused.
+func answerOf(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
 // requestToken asks the hub for a token and proves by config who asks. The library waits and asks again where the hub says so.
 func requestToken(ctx context.Context, config *rest.Config, server string, authorities []byte, request tokenRequest) (*issuedToken, error) {
-	config = gatewayConfig(config, server, authorities)
-	config.Timeout = requestTimeout
-	client, err := rest.UnversionedRESTClientFor(config)
+	client, err := gatewayClient(gatewayConfig(config, server, authorities))
 	if err != nil {
-		return nil, fmt.Errorf("reaching the hub at %s: %w", server, err)
+		return nil, err
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a request: %w", err)
 	}
-	result := client.Post().AbsPath(usertokens.Path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx)
-	// Error, unlike Raw, says in its words why the hub has refused.
-	if err := result.Error(); err != nil {
+	raw, err := answerOf(client.Post().AbsPath(usertokens.Path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx))
+	if err != nil {
 		return nil, fmt.Errorf("asking the hub at %s for a token: %w", server, err)
 	}
 	token := &issuedToken{}
-	raw, err := result.Raw()
-	if err == nil {
-		err = json.Unmarshal(raw, token)
-	}
-	if err != nil || token.Token == "" {
+	if err := json.Unmarshal(raw, token); err != nil || token.Token == "" {
 		return nil, fmt.Errorf("the hub at %s gave an answer that holds no token", server)
 	}
 	return token, nil

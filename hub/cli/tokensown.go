@@ -64,14 +64,6 @@ func (a *tokenAccess) revokeOwn(ctx context.Context, c client.Reader, name strin
 	return err
 }
 
-// answerOf returns what the hub has answered. Error, unlike Raw, says in its words why the hub has refused.
-func answerOf(result rest.Result) ([]byte, error) {
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	return result.Raw()
-}
-
 // gateway is a client for the gateway of the hub, with the credential of the kubeconfig.
 func (a *tokenAccess) gateway(ctx context.Context, c client.Reader) (*rest.RESTClient, error) {
 	hub, _, err := readSettings(ctx, c, a.systemNamespace)
@@ -82,11 +74,5 @@ func (a *tokenAccess) gateway(ctx context.Context, c client.Reader) (*rest.RESTC
 	if err != nil {
 		return nil, err
 	}
-	config = gatewayConfig(config, hub.ServerURL, hub.CACerts)
-	config.Timeout = requestTimeout
-	out, err := rest.UnversionedRESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the hub at %s: %w", config.Host, err)
-	}
-	return out, nil
+	return gatewayClient(gatewayConfig(config, hub.ServerURL, hub.CACerts))
 }

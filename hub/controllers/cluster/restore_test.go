@@ -155,22 +155,29 @@ func TestRestoredSpecOfUnknownToken(t *testing.T) {
 			builder.WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-rke-state"},
 				Data: map[string][]byte{"serverToken": []byte(tc.token)}})
 		}
-		c, s := builder.Build(), &scope{cluster: &provisioningv1.Cluster{}}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), s.cluster); err != nil {
-			t.Fatal(err)
-		}
-		if err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
-			t.Fatal(err)
-		}
+		s := restoreStored(t, builder.Build(), cluster)
 		refused := len(s.invalid) == 1 && s.invalid[0].Reason == "SnapshotInvalid" &&
 			strings.Contains(s.invalid[0].Message, "Secret c-rke-state does not have")
 		if restored := cluster.Spec.KubernetesVersion == "v1.35.1+k3s1"; refused != tc.refused || restored == tc.refused {
 			t.Errorf("%s: restored: %t, refused: %+v", name, restored, s.invalid)
 		}
 	}
+}
+
+// restoreStored reconciles the restore of a Cluster that c has, and reads the Cluster again.
+func restoreStored(t *testing.T, c client.WithWatch, cluster *provisioningv1.Cluster) *scope {
+	t.Helper()
+	s := &scope{cluster: &provisioningv1.Cluster{}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), s.cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // TestRestoredSpecOfAnotherBucket: the spec is not changed for a snapshot that the machines could not download.
@@ -204,16 +211,7 @@ func TestRestoredSpecOfAnotherBucket(t *testing.T) {
 		}
 		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme)).
 			WithObjects(cluster, snapshot).Build()
-		s := &scope{cluster: &provisioningv1.Cluster{}}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), s.cluster); err != nil {
-			t.Fatal(err)
-		}
-		if err := (&Reconciler{Client: c, Live: c}).restoreSpec(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
-			t.Fatal(err)
-		}
+		s := restoreStored(t, c, cluster)
 		refused := len(s.invalid) == 1 && s.invalid[0].Reason == "SnapshotInvalid" && strings.Contains(s.invalid[0].Message, tc.refused)
 		if restored := cluster.Spec.KubernetesVersion == "v1.35.1+k3s1"; refused != (tc.refused != "") || restored == refused {
 			t.Errorf("%s: restored: %t, refused: %+v", name, restored, s.invalid)

@@ -43,7 +43,7 @@ func TestReadWantedFromPlan(t *testing.T) {
 		t.Errorf("labels of a machine that is no worker and has no plan: %v", w.labels)
 	}
 	if w := readWanted(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.WorkerRoleLabel: "true"}}}, bootstrap,
-		&corev1.Secret{}); w.labels[workerRole] != "true" {
+		&corev1.Secret{}); w.labels[rkev1.NodeWorkerRoleLabel] != "true" {
 		t.Errorf("labels of a worker of a pool: %v", w.labels)
 	}
 }

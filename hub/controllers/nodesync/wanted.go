@@ -35,9 +35,6 @@ type wanted struct {
 	unreadable bool
 }
 
-// workerRole makes kubectl show the role worker. The distributions label only servers, and a kubelet may not set this label.
-const workerRole = "node-role.kubernetes.io/worker"
-
 // readWanted returns the labels and taints of a Node: from the roles of the machine, from its delivered plan, and from annotations of its
 // RKEBootstrap, the later ones overriding the earlier. Invalid ones are left out and do not delay the others. plan is empty for a machine
 // without a plan Secret.
@@ -45,7 +42,7 @@ func readWanted(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, plan 
 	w := wanted{labels: map[string]string{}, cordoned: plan.Annotations[rkev1.DrainCordonedAnnotation] != ""}
 	annotations := bootstrap.Annotations
 	if bootstrap.Labels[rkev1.WorkerRoleLabel] == "true" || machine.Labels[rkev1.WorkerRoleLabel] == "true" {
-		w.labels[workerRole] = "true"
+		w.labels[rkev1.NodeWorkerRoleLabel] = "true"
 	}
 	var configured map[string]string
 	w.decode(plan.Annotations, rkev1.NodeLabelsAnnotation, &configured)

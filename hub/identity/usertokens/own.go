@@ -32,18 +32,29 @@ func (h *Handler) authenticate(r *http.Request) (who user.Info, release func(), 
 	return who, release, nil
 }
 
+// tokensOfCaller returns who asks and the persistent tokens of this user, also those that have expired, with a slot that release gives
+// back.
+func (h *Handler) tokensOfCaller(r *http.Request) (who user.Info, tokens []managementv3.Token, release func(), err error) {
+	who, release, err = h.authenticate(r)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	held, expired, err := h.tokensOf(r.Context(), who)
+	if err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	return who, slices.Concat(held, expired), release, nil
+}
+
 // own lists the persistent tokens of the user who asks, without their hashes. No right is needed: they are for nobody but this user.
 func (h *Handler) own(r *http.Request) (*managementv3.TokenList, error) {
-	who, release, err := h.authenticate(r)
+	_, tokens, release, err := h.tokensOfCaller(r)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	held, expired, err := h.tokensOf(r.Context(), who)
-	if err != nil {
-		return nil, err
-	}
-	list := &managementv3.TokenList{Items: slices.Concat(held, expired)}
+	list := &managementv3.TokenList{Items: tokens}
 	for i := range list.Items {
 		list.Items[i].Spec.Hash, list.Items[i].ManagedFields = "", nil
 	}
@@ -52,16 +63,11 @@ func (h *Handler) own(r *http.Request) (*managementv3.TokenList, error) {
 
 // revoke deletes a Token of the user who asks. One of somebody else is answered as one that does not exist.
 func (h *Handler) revoke(r *http.Request, name string) (*Revoked, error) {
-	who, release, err := h.authenticate(r)
+	who, tokens, release, err := h.tokensOfCaller(r)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	held, expired, err := h.tokensOf(r.Context(), who)
-	if err != nil {
-		return nil, err
-	}
-	tokens := slices.Concat(held, expired)
 	for i := range tokens {
 		if tokens[i].Name != name {
 			continue

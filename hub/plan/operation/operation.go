@@ -55,7 +55,7 @@ const (
 	// ReasonWaitingForHub is that of an operation in a step of another version of the hub.
 	ReasonWaitingForHub = "WaitingForHub"
 	// ReasonHubRestored is that of an operation in a backup that the hub was restored from.
-	ReasonHubRestored = "HubRestored"
+	ReasonHubRestored = rollout.ReasonHubRestored
 	// ReasonClusterPaused is that of an operation whose Cluster is paused.
 	ReasonClusterPaused = "ClusterPaused"
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.

@@ -70,6 +70,10 @@ const (
 	OwnerClusterNameLabel = "provisioning.cattle.io/cluster-name"
 )
 
+// NodeWorkerRoleLabel makes kubectl show the role worker of a Node. The distributions label only servers, and a kubelet may not set this
+// label: the hub does, with the value "true".
+const NodeWorkerRoleLabel = "node-role.kubernetes.io/worker"
+
 // ReservedPrefixes begin the labels that only the hub sets on objects of machines. A machine that asks for one is refused.
 var ReservedPrefixes = []string{
 	"rke.cattle.io/", "cluster.x-k8s.io/", "machine.cluster.x-k8s.io/", "plan.cattle.io/", "provisioning.cattle.io/",

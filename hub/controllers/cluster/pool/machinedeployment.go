@@ -124,12 +124,10 @@ func deploymentAnnotations(p *provisioningv1.RKEMachinePool, templates Templates
 	return annotations
 }
 
+// The annotations by which the cluster autoscaler knows labels and taints of the Nodes of a pool that has none yet.
 const (
-	// The annotations by which the cluster autoscaler knows labels and taints of the Nodes of a pool that has none yet.
 	autoscalerLabelsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/labels"
 	autoscalerTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
-	// nodeWorkerRole is the label that package nodesync sets on the Nodes of workers.
-	nodeWorkerRole = "node-role.kubernetes.io/worker"
 )
 
 // describeNodes tells the cluster autoscaler which labels and taints the Nodes of a pool will have, unless the user has. Without them, it
@@ -137,8 +135,8 @@ const (
 func describeNodes(annotations map[string]string, p *provisioningv1.RKEMachinePool) {
 	var labels, taints []string
 	own := userLabels(p)
-	if _, set := own[nodeWorkerRole]; p.WorkerRole && !set {
-		own[nodeWorkerRole] = "true"
+	if _, set := own[rkev1.NodeWorkerRoleLabel]; p.WorkerRole && !set {
+		own[rkev1.NodeWorkerRoleLabel] = "true"
 	}
 	for _, key := range slices.Sorted(maps.Keys(own)) {
 		labels = append(labels, key+"="+own[key])
