@@ -26,9 +26,6 @@ import (
 const (
 	// providerHost is where the provider serves.
 	providerHost = "127.77.0.1"
-
-	// settle is how long the hub is left alone at least when a phase is over, so that what it still has to do counts for that phase.
-	settle = 15 * time.Second
 	// takes is how long machines take to apply a plan.
 	takes = time.Second
 )
@@ -180,9 +177,6 @@ const createdAtOnce = 10
 
 // settle waits until what a phase has left to do is done: Cluster API brings many Machines up to date for minutes.
 func (e *environment) settle() error {
-	if err := e.sleep(settle); err != nil {
-		return err
-	}
 	return untilQuiet(e.ctx, quiet+quietCluster*float64(len(e.clusters)), e.hub.Used)
 }
 
