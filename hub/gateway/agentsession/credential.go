@@ -26,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/registration"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -35,8 +36,6 @@ const (
 	MaxCredentialRequest = 4 << 10
 	// maxAgents is how many agents a cluster may have. Each is an object, and whoever has a registration token can create them.
 	maxAgents = 200
-
-	fieldOwner = client.FieldOwner("drover-gateway")
 )
 
 // agentID is what an agent generates once to be told from others. Only it knows it: the hub keeps a hash.
@@ -213,7 +212,7 @@ func (a *Agents) register(r *http.Request, token, id string) (*managementv3.Tunn
 		},
 		Spec: managementv3.TunnelAgentSpec{ClusterName: cluster, RegistrationTokenName: registration.Name},
 	}
-	err = a.Client.Create(ctx, agent, fieldOwner)
+	err = a.Client.Create(ctx, agent, fieldowner.Gateway)
 	if apierrors.IsAlreadyExists(err) {
 		return nil, response.Retry(time.Second, "the hub answered another request of this agent at the same time")
 	}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 )
 
 // writeChanges writes the changed keys and what follows from them, and only if the Secret is still the one that was compared.
@@ -32,7 +34,7 @@ func (h *Handler) writePlan(ctx context.Context, current *corev1.Secret, changes
 	}
 	written := current.DeepCopy()
 	written.Data, written.Annotations = with(written.Data, changes), with(written.Annotations, annotations)
-	if err := h.Client.Update(ctx, written, fieldOwner); err != nil {
+	if err := h.Client.Update(ctx, written, fieldowner.Gateway); err != nil {
 		return nil, err
 	}
 	return written, nil

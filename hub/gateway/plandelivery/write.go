@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/response"
@@ -29,8 +28,6 @@ const MaxUpdateBytes = 3 << 20
 // AnswerTimeout is how long a machine may take to read its plan Secret, as an answer or an event, and before that to send an update: 1.4 MB
 // take three minutes over a link of 64 kbit/s.
 var AnswerTimeout = time.Minute + connlimit.BodyTime(MaxUpdateBytes)
-
-const fieldOwner = client.FieldOwner("drover-gateway")
 
 // Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results, and
 // what follows from them, into its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and

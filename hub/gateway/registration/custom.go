@@ -18,6 +18,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/response"
@@ -206,7 +207,7 @@ func (g *Registrar) request(ctx context.Context, namespace string, r *registrati
 		Type:       rkev1.MachineRequestSecretType,
 		Data:       map[string][]byte{rkev1.MachineRequestDataKey: data},
 	}
-	err = g.Client.Create(ctx, request, fieldOwner)
+	err = g.Client.Create(ctx, request, fieldowner.Gateway)
 	if err == nil {
 		return request, nil
 	}

@@ -16,6 +16,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -184,7 +185,7 @@ func (g *Registrar) swapAnnotation(ctx context.Context, object client.Object, ke
 		}
 		changed.SetAnnotations(annotations)
 		patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-		err := g.Client.Patch(ctx, changed, patch, fieldOwner)
+		err := g.Client.Patch(ctx, changed, patch, fieldowner.Gateway)
 		if !apierrors.IsConflict(err) {
 			return err
 		}

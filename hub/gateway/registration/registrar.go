@@ -35,8 +35,6 @@ import (
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
-const fieldOwner = client.FieldOwner("drover-gateway")
-
 // Options are what a Registrar works with. All fields but SigningKey are needed.
 type Options struct {
 	// Settings has URL and authorities of the hub, which go into connections.

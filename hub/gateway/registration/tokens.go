@@ -18,6 +18,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/fieldowner"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -194,7 +195,7 @@ func (t *Tokens) recordUse(ctx context.Context, token *managementv3.ClusterRegis
 	changed := secret.DeepCopy()
 	registration.UsedBy = append(registration.UsedBy, user)
 	changed.Data[managementv3.UsedByKey] = registration.Encode()[managementv3.UsedByKey]
-	err = t.client.Patch(ctx, changed, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	err = t.client.Patch(ctx, changed, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}), fieldowner.Gateway)
 	if err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("counting a use of ClusterRegistrationToken %s/%s: %w", token.Namespace, token.Name, err)
 	}

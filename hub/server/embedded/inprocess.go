@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -37,36 +35,8 @@ type inProcess struct {
 	caller  user.Info
 	// running ends with the server, and with it all requests.
 	running context.Context
-	// writes are the requests that change something and are worked on; nil bounds nothing.
-	writes *semaphore.Weighted
-}
-
-// writesPerProcessor is how many requests that change something are worked on at the same time. The API server holds an object several
-// times until it is written, half a megabyte for a plan Secret: when hundreds of agents reported at once, that was as much as all else
-// that the hub had in use. More at once are not done sooner.
-const writesPerProcessor = 8
-
-// isWrite reports whether a request changes something. Reviews do not, and somebody may need one to answer a request that does.
-func isWrite(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
-	}
-	return false
-}
-
-// enter waits until the request may be worked on, unless it ends before. The caller calls leave when it has been.
-func (t *inProcess) enter(request *http.Request) (leave func(), err error) {
-	if t.writes == nil || !isWrite(request) {
-		return func() {}, nil
-	}
-	if err := t.writes.Acquire(request.Context(), 1); err != nil {
-		if request.Body != nil {
-			_ = request.Body.Close()
-		}
-		return nil, err
-	}
-	return func() { t.writes.Release(1) }, nil
+	// writes bounds the requests that change something; nil bounds nothing.
+	writes *writeLimit
 }
 
 // errEnded is the answer to requests when the server has ended, as it is when nobody listens.
@@ -74,7 +44,7 @@ var errEnded = fmt.Errorf("the embedded API server has ended: %w", syscall.ECONN
 
 // RoundTrip implements http.RoundTripper.
 func (t *inProcess) RoundTrip(request *http.Request) (*http.Response, error) {
-	leave, err := t.enter(request)
+	leave, err := t.writes.enter(request)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +244,7 @@ func ofCaller(ctx context.Context) bool {
 
 // inProcessConfig is a configuration like this one whose requests the server's handler answers.
 func (s *apiServer) inProcessConfig(running context.Context, config *rest.Config) *rest.Config {
-	t := &inProcess{handler: s.handler, running: running, writes: semaphore.NewWeighted(int64(writesPerProcessor * runtime.GOMAXPROCS(0))),
+	t := &inProcess{handler: s.handler, running: running, writes: newWriteLimit(runtime.GOMAXPROCS(0)),
 		caller: &user.DefaultInfo{Name: adminName, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}
 	config = rest.CopyConfig(config)
 	config.Wrap(func(http.RoundTripper) http.RoundTripper { return t })

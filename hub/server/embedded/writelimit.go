@@ -1,0 +1,66 @@
+package embedded
+
+import (
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/drover-dev/drover/hub/util/fieldowner"
+)
+
+const (
+	// writesPerProcessor is how many requests that change something are worked on at the same time. The API server holds an object several
+	// times until it is written, half a megabyte for a plan Secret: when hundreds of agents reported at once, that was as much as all else
+	// that the hub had in use. More at once are not done sooner.
+	writesPerProcessor = 8
+	// reportsPerProcessor is how many of these may be what agents register or report. All get their turn in the order in which they ask: a
+	// thousand agents that report at once would be before the plans that the hub has for others, and before the machines that it creates.
+	reportsPerProcessor = 4
+)
+
+// writeLimit bounds the requests that change something and are worked on at the same time, and those of them that are for agents.
+type writeLimit struct{ all, reports *semaphore.Weighted }
+
+func newWriteLimit(processors int) *writeLimit {
+	return &writeLimit{
+		all:     semaphore.NewWeighted(int64(writesPerProcessor * processors)),
+		reports: semaphore.NewWeighted(int64(reportsPerProcessor * processors)),
+	}
+}
+
+// enter waits until the request may be worked on, unless it ends before. The caller calls leave when it has been.
+func (l *writeLimit) enter(request *http.Request) (leave func(), err error) {
+	if l == nil || !isWrite(request) {
+		return func() {}, nil
+	}
+	turns := []*semaphore.Weighted{l.all}
+	if request.URL.Query().Get("fieldManager") == string(fieldowner.Gateway) {
+		turns = []*semaphore.Weighted{l.reports, l.all}
+	}
+	for i, turn := range turns {
+		if err := turn.Acquire(request.Context(), 1); err != nil {
+			release(turns[:i])
+			if request.Body != nil {
+				_ = request.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	return func() { release(turns) }, nil
+}
+
+func release(turns []*semaphore.Weighted) {
+	for _, turn := range turns {
+		turn.Release(1)
+	}
+}
+
+// isWrite reports whether a request changes something. Reviews do not, and somebody may need one to answer a request that does.
+func isWrite(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
+	}
+	return false
+}
