@@ -68,6 +68,8 @@ type tuner struct {
 	mu      sync.Mutex
 	last    usage
 	percent int
+	// looked is the usage at the last collection of a busy program, or at the last look of settle after it.
+	looked usage
 	// restHeap is what the heap may grow to at rest at least, in bytes.
 	restHeap uint64
 	// lastBusy is the last collection of a busy program. rest ends its time when no other follows, and returns memory to the system: the next
@@ -84,14 +86,14 @@ func (t *tuner) tune() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.usage()
-	busy := t.busy(now) && now.live > 0
+	busy := t.busy(t.last, now) && now.live > 0
 	t.last = now
 	if !busy {
 		t.use(t.restPercent(now.live))
 		return
 	}
 	t.use(t.busyPercent(now.live))
-	t.lastBusy = now.at
+	t.lastBusy, t.looked = now.at, now
 	if t.rest != nil {
 		t.rest.Stop()
 	}
@@ -126,9 +128,9 @@ func (t *tuner) restPercent(live uint64) int {
 	return max(t.Percent, int((t.restHeap-live)*100/live))
 }
 
-// busy returns whether the program has allocated as much as a busy one since the last collection.
-func (t *tuner) busy(now usage) bool {
-	return float64(now.allocated-t.last.allocated) >= now.at.Sub(t.last.at).Seconds()*float64(t.Busy)
+// busy returns whether the program has allocated as much as a busy one between two times.
+func (o *Options) busy(from, to usage) bool {
+	return float64(to.allocated-from.allocated) >= to.at.Sub(from.at).Seconds()*float64(o.Busy)
 }
 
 // settle begins a rest, unless the program is still busy: then it looks again later.
@@ -157,7 +159,9 @@ func (t *tuner) resting() bool {
 	if now.at.Sub(t.lastBusy) < restAfter {
 		return false // a busy collection came in between, with another timer
 	}
-	if t.busy(now) {
+	// With a large heap, what was allocated since the last collection would count as busy for a minute after the work was done.
+	if t.busy(t.looked, now) {
+		t.looked = now
 		t.rest = time.AfterFunc(restAfter, t.settle)
 		return false
 	}

@@ -68,10 +68,10 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 		if percent != 200 || released != 0 {
 			t.Fatalf("busy without a collection, the target is %d %%, want 200, and memory was released %d times", percent, released)
 		}
-		time.Sleep(2 * restAfter)
+		time.Sleep(restAfter)
 		synctest.Wait()
 		if percent != 50 || released != 1 {
-			t.Errorf("%s after the last collection the target is %d %%, want 50, and memory was released %d times", restAfter, percent, released)
+			t.Errorf("%s after the last allocation the target is %d %%, want 50, and memory was released %d times", restAfter, percent, released)
 		}
 		time.Sleep(10 * restAfter)
 		if synctest.Wait(); released != 1 {
