@@ -16,7 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
@@ -40,6 +43,10 @@ type Store struct {
 	Dir string
 	// Client downloads. Default: one that follows redirects to https only.
 	Client *http.Client
+
+	mu sync.Mutex
+	// turns are those of downloads by their file.
+	turns map[string]*semaphore.Weighted
 }
 
 // downloadPrefix begins the names of files in Dir/cache that are being downloaded.
@@ -108,9 +115,44 @@ func (s *Store) Download(ctx context.Context, address, sum string) (*Program, er
 	sum = strings.ToLower(sum)
 	key := sha256.Sum256([]byte(sum))
 	path := filepath.Join(s.Dir, "cache", hex.EncodeToString(key[:16]))
-	if have, err := checksum(path); err == nil && checkProgram(path) == nil {
-		return &Program{path, have}, nil
+	if have := downloaded(path); have != nil {
+		return have, nil
 	}
+	turn := s.turn(path)
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("waiting for another download of the driver: %w", err)
+	}
+	defer turn.Release(1)
+	if have := downloaded(path); have != nil {
+		return have, nil
+	}
+	return s.download(ctx, address, sum, path)
+}
+
+// downloaded is the program in a file; nil if it is not there, or none.
+func downloaded(path string) *Program {
+	sum, err := checksum(path)
+	if err != nil || checkProgram(path) != nil {
+		return nil
+	}
+	return &Program{path, sum}
+}
+
+// turn is that of a file: many machines that need a driver at once would each download it.
+func (s *Store) turn(path string) *semaphore.Weighted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turns == nil {
+		s.turns = map[string]*semaphore.Weighted{}
+	}
+	if s.turns[path] == nil {
+		s.turns[path] = semaphore.NewWeighted(1)
+	}
+	return s.turns[path]
+}
+
+// download downloads the program to a path.
+func (s *Store) download(ctx context.Context, address, sum, path string) (*Program, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the directory of drivers: %w", err)
 	}

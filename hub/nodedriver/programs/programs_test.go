@@ -5,16 +5,21 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 const program = "\x7fELF the program"
@@ -168,4 +173,47 @@ func TestBuiltin(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestDownloadsAtOnce: what many machines need at once is downloaded once.
+func TestDownloadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sum := sha256.Sum256([]byte(program))
+		var requests atomic.Int32
+		answer := make(chan struct{})
+		store := NewStore(t.TempDir())
+		store.Client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			requests.Add(1)
+			<-answer
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(program))}, nil
+		})}
+		download := func(ctx context.Context) error {
+			_, err := store.Download(ctx, "https://127.0.0.1/driver", hex.EncodeToString(sum[:]))
+			return err
+		}
+		const machines = 8
+		errs := make(chan error, machines)
+		for range machines {
+			go func() { errs <- download(t.Context()) }()
+		}
+		synctest.Wait()
+		ended, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := download(ended); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting with a context that ends: %v", err)
+		}
+		close(answer)
+		for range machines {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := requests.Load(); n != 1 {
+			t.Errorf("%d downloads, want 1", n)
+		}
+	})
 }
