@@ -84,7 +84,7 @@ The version and configuration of the Cluster stay as they are. spec.rkeConfig.et
 }
 
 // failedUpload is a warning of a restore from a bucket in which the cluster could not save its last snapshot: the bucket is read with the
-// same endpoint and keys, when all machines are stopped. It is empty for none, and for users who may not list ETCDSnapshots.
+// same endpoint and keys. It is empty for none, and for users who may not list ETCDSnapshots.
 func failedUpload(ctx context.Context, c client.Reader, line snapshotLine, now time.Time) string {
 	if line.Bucket == "" {
 		return ""
@@ -101,7 +101,7 @@ func failedUpload(ctx context.Context, c client.Reader, line snapshotLine, now t
 			return ""
 		}
 		return fmt.Sprintf("Warning: the last snapshot in %s failed %s ago: %s\n"+
-			"The restore reads the bucket with the same endpoint and keys, after all machines are stopped. Check them first",
+			"The restore reads the bucket with the same endpoint and keys. Check them first",
 			printable(last.location()), duration.HumanDuration(now.Sub(last.Created.Time)), cmp.Or(printable(last.Message), "no message"))
 	}
 	return ""

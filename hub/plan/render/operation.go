@@ -23,7 +23,7 @@ const RestartInstruction = "operation-restart"
 
 // WithTask returns a plan with the instructions of a task, and without those of any other operation or step.
 func WithTask(c Cluster, m Machine, plan plans.Plan, op operationv1.Operation, task operation.Task) plans.Plan {
-	t := taskBuilder{builder: builder{Inputs: Inputs{Cluster: c, Machine: m}}, id: taskID(op, task.Step), op: op}
+	t := taskBuilder{builder: builder{Inputs: Inputs{Cluster: c, Machine: m}}, id: taskID(op, task.Step), op: op, before: plan}
 	t.builder.mergeArgs()
 	stopped := Stopped(plan)
 	plan = WithoutTask(plan)
@@ -83,6 +83,8 @@ type taskBuilder struct {
 	builder
 	op operationv1.Operation
 	id string
+	// before is the plan that the task is put into.
+	before plans.Plan
 }
 
 func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction {

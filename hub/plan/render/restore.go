@@ -2,9 +2,12 @@ package render
 
 import (
 	_ "embed"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/operation"
@@ -126,10 +129,41 @@ func (t *taskBuilder) file() operationv1.RestoredSnapshot {
 	return operationv1.RestoredSnapshot{}
 }
 
+// checkSnapshot has the server on the machine list the bucket of a snapshot in S3. It needs no credential among its arguments: those of the
+// bucket are in the configuration file.
 func (t *taskBuilder) checkSnapshot() plans.Instruction {
 	file := t.file()
-	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, file.Path, strconv.FormatInt(file.Size, 10), t.dataDir, file.SHA256,
-		file.Name)
+	args := []string{file.Path, strconv.FormatInt(file.Size, 10), t.dataDir, file.SHA256, file.Name}
+	if file.S3 != nil && t.hasS3Settings() {
+		args = append(args, string(t.Cluster.Release.Runtime))
+		args = append(args, bucketArgs(*file.S3)...)
+	}
+	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, args...)
+}
+
+// hasS3Settings reports whether the machine runs with the settings of S3 that a restore would bring along. With others, such as keys that
+// were corrected just before the restore and wait for it, what the machine can read now says nothing.
+func (t *taskBuilder) hasS3Settings() bool {
+	applied, known := configOf(t.Cluster.Release.Runtime, t.before)
+	if !known || t.Machine.Unapplied {
+		return false
+	}
+	t.addEtcdArgs()
+	for _, f := range t.files { // the certificate authority of the endpoint
+		if !slices.ContainsFunc(t.before.Files, func(b plans.File) bool { return b.Path == f.Path && b.Content == f.Content }) {
+			return false
+		}
+	}
+	return s3Args(applied) == s3Args(t.args)
+}
+
+// s3Args are the arguments about S3 as a text that can be compared.
+func s3Args(config args) string {
+	kept := maps.Clone(config)
+	maps.DeleteFunc(kept, func(key string, _ any) bool { return !strings.HasPrefix(key, "etcd-s3") })
+	kept.prune()
+	text, _ := json.Marshal(kept) // with sorted keys
+	return string(text)
 }
 
 // stop has the members of etcd join without their data whenever they start, except the machine that is restored: alone, it would start
@@ -147,15 +181,8 @@ func (t *taskBuilder) restoreSnapshot() plans.Instruction {
 	file := t.file()
 	args := []string{string(t.Cluster.Release.Runtime), t.dataDir, t.snapshotFolder()}
 	if s3 := file.S3; s3 != nil {
-		args = append(args, "--cluster-reset-restore-path="+file.Name, "--etcd-s3")
-		for _, v := range []struct{ flag, value string }{{"bucket", s3.Bucket}, {"folder", s3.Folder}, {"region", s3.Region}} {
-			switch {
-			case v.flag == "folder" && v.value == operationv1.BucketRoot:
-				args = append(args, "--etcd-s3-folder=") // that of the configuration does not count
-			case v.value != "":
-				args = append(args, "--etcd-s3-"+v.flag+"="+v.value)
-			}
-		}
+		args = append(args, "--cluster-reset-restore-path="+file.Name)
+		args = append(args, bucketArgs(*s3)...)
 	} else {
 		args = append(args, "--cluster-reset-restore-path="+file.Path, "--etcd-s3=false")
 	}
@@ -167,6 +194,20 @@ func (t *taskBuilder) restoreSnapshot() plans.Instruction {
 		}
 	}
 	return i
+}
+
+// bucketArgs are the arguments by which the distribution's command uses the bucket of a snapshot.
+func bucketArgs(s3 operationv1.RestoredSnapshotS3) []string {
+	args := []string{"--etcd-s3"}
+	for _, v := range []struct{ flag, value string }{{"bucket", s3.Bucket}, {"folder", s3.Folder}, {"region", s3.Region}} {
+		switch {
+		case v.flag == "folder" && v.value == operationv1.BucketRoot:
+			args = append(args, "--etcd-s3-folder=") // that of the configuration does not count
+		case v.value != "":
+			args = append(args, "--etcd-s3-"+v.flag+"="+v.value)
+		}
+	}
+	return args
 }
 
 // rejoin comes before the installation, which starts the distribution. A machine with Windows was not stopped: the installation restarts it

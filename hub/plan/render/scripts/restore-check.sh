@@ -1,8 +1,12 @@
 #!/bin/sh
-# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR SHA256 NAME. FILE is empty for a snapshot in a
-# bucket, which has the NAME. SIZE is 0 and SHA256 empty where they are not known.
+# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR SHA256 NAME [RUNTIME ARGUMENT...]. FILE is empty for
+# a snapshot in a bucket, which has the NAME. SIZE is 0 and SHA256 empty where they are not known. With a RUNTIME, its server on this
+# machine lists the bucket of the ARGUMENTs. Endpoint and keys are those of the machine's configuration.
 set -eu
+# RKE2 and k3s may be in /opt, which is in the PATH of no service.
+PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 file=$1 size=$2 data=$3 wanted=$4 name=$5 content="no checksum of it is known"
+shift 5
 
 fail() {
     echo "$*" >&2
@@ -41,4 +45,23 @@ done
 free=$(df -Pk "$data" | awk 'NR == 2 { print $4 }')
 need=$((size * factor / 1024 + 65536))
 [ "$free" -ge "$need" ] || fail "$data has $free KiB free, the restore needs about $need"
+
+# Only what shows that the bucket cannot be read, or does not have the snapshot, is a failure: a cluster that is down can be restored too.
+if [ $# -gt 0 ]; then
+    runtime=$1
+    shift
+    if list=$(timeout 90 "$runtime" etcd-snapshot list "$@" --etcd-s3-timeout=30s 2>&1); then
+        printf '%s\n' "$list" |
+            awk -v name="$name" '/^Name .*Location/ { table = 1 } $1 == name && $2 ~ /^s3:/ { n++ } END { exit table && !n }' ||
+            fail "the snapshot $name is not in the bucket: restore another one"
+        content="the bucket can be read"
+    else
+        why=$(printf '%s\n' "$list" |
+            grep -Eo '(failed to test for existence of bucket|bucket [^ ]+ does not exist|failed to get (IAM )?credentials).*' | tail -n 1)
+        [ -z "$why" ] || fail "the bucket cannot be read: ${why%\"}"
+        content="the bucket was not checked: no server on this machine has listed it"
+    fi
+elif [ -z "$file" ]; then
+    content="the bucket was not checked: the settings of S3 on this machine are not those of the Cluster"
+fi
 echo "checked: $size bytes, $content, $free KiB free in $data"
