@@ -48,6 +48,9 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 		writeData(t, key, "kept", "before the snapshot")
 		_, snapshot = saveSnapshot(t, first, key, bucket)
 	})
+	suite.Step(t, "while the bucket does not answer, a restore stops nothing", func(t *testing.T) {
+		restoreWithoutBucket(t, key, snapshot)
+	})
 	suite.Step(t, "the machine is lost and its Machine deleted, and another one waits", func(t *testing.T) {
 		lost, err := shared.WaitMachine(ctx, shared.Hub, key)
 		suite.Must(t, err)
@@ -98,6 +101,24 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 		suite.Must(t, err)
 	})
 	shared.DeleteCluster(t, key)
+}
+
+// restoreWithoutBucket restores a snapshot while the S3 server is down.
+func restoreWithoutBucket(t *testing.T, key client.ObjectKey, snapshot string) {
+	ctx := t.Context()
+	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+	suite.Must(t, shared.StopObjectStore())
+	restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-no-bucket"}}
+	restore.Spec.Spec, restore.Spec.Args.Name = suite.OperationSpec(key), snapshot
+	suite.Must(t, shared.Hub.Create(ctx, restore))
+	phase, said := shared.WaitOperationEnd(t, restore, nil), text(t, restore)
+	if phase != operationv1.PhaseFailed || !strings.Contains(said, "the bucket cannot be read") ||
+		!strings.Contains(said, "Nothing was stopped") {
+		t.Fatalf("it has ended: %s", said)
+	}
+	_, err := shared.StartObjectStore(ctx)
+	suite.Must(t, err)
+	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 }
 
 // restoreWithWrongToken restores a snapshot while the Secret of the cluster has another token than that of the snapshot's time.
