@@ -89,7 +89,8 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"MachineHealthCheck", func() error {
-			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: quietNodes{cache}}).SetupWithManager(ctx, mgr, concurrency(50))
+			settled := quietNodes{newSettledClusters(cache)}
+			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: settled}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
 			return (&clusterresourceset.Reconciler{Client: resourcesClient{c}, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10),
