@@ -212,7 +212,7 @@ func (r *Reconciler) reconcileBootstrapTemplate(ctx context.Context, p *poolScop
 
 // reconcileHealthCheck creates the MachineHealthCheck of a pool, or deletes it if the pool has none any more.
 func (r *Reconciler) reconcileHealthCheck(ctx context.Context, p *poolScope) error {
-	if check := pool.HealthCheck(p.cluster, p.spec); check != nil {
+	if check := pool.HealthCheck(p.cluster, p.spec, p.started); check != nil {
 		return r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), check)
 	}
 	return r.removeHealthCheck(ctx, p.deployment)

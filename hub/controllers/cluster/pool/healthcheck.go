@@ -24,8 +24,9 @@ const (
 )
 
 // HealthCheck returns the MachineHealthCheck of a pool; nil if its machines are not replaced. It checks the Node only: conditions of the
-// Machine also report changes in place, which are no reason for a replacement.
-func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) *clusterv1.MachineHealthCheck {
+// Machine also report changes in place, which are no reason for a replacement. started is set in a cluster that was started, whose etcd has
+// data.
+func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, started bool) *clusterv1.MachineHealthCheck {
 	if p.UnhealthyNodeTimeout == nil || p.UnhealthyNodeTimeout.Duration.Duration <= 0 {
 		return nil
 	}
@@ -55,11 +56,36 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 			},
 		},
 	}
+	mhc.Spec.Remediation.TriggerIf = limits(cluster, p, started)
+	return mhc
+}
+
+// limits are how many machines may be unhealthy for one to be replaced. Without any, no Node that is ready, as with a broken network
+// plugin, would have all members of a healthy etcd replaced one after the other, each before the machine in the place of the one before has
+// joined: etcd would be down to one member within minutes. So a minority is the limit, and a single member is not replaced, as with Cluster
+// API's own control plane provider. A cluster that was not started has no data to lose.
+func limits(
+	cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, started bool,
+) (l clusterv1.MachineHealthCheckRemediationTriggerIf) {
 	if p.MaxUnhealthy != nil && *p.MaxUnhealthy != "" {
-		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.Parse(*p.MaxUnhealthy))
+		l.UnhealthyLessThanOrEqualTo = new(intstr.Parse(*p.MaxUnhealthy))
 	}
 	if p.UnhealthyRange != nil {
-		mhc.Spec.Remediation.TriggerIf.UnhealthyInRange = *p.UnhealthyRange
+		l.UnhealthyInRange = *p.UnhealthyRange
 	}
-	return mhc
+	if l == (clusterv1.MachineHealthCheckRemediationTriggerIf{}) && started && p.EtcdRole {
+		l.UnhealthyLessThanOrEqualTo = new(intstr.FromInt32(etcdMinority(cluster)))
+	}
+	return l
+}
+
+// etcdMinority is how many of the etcd machines of all pools are fewer than half.
+func etcdMinority(cluster *provisioningv1.Cluster) int32 {
+	members := int32(0)
+	for i := range cluster.Spec.RKEConfig.MachinePools {
+		if p := &cluster.Spec.RKEConfig.MachinePools[i]; p.EtcdRole {
+			members += Quantity(p)
+		}
+	}
+	return (members - 1) / 2
 }

@@ -161,12 +161,12 @@ func TestHostnameLimit(t *testing.T) {
 
 func TestHealthCheck(t *testing.T) {
 	p := testPool()
-	if got := HealthCheck(testCluster(), p); got != nil {
+	if got := HealthCheck(testCluster(), p, true); got != nil {
 		t.Errorf("a pool without unhealthyNodeTimeout has %+v", got)
 	}
 	p.UnhealthyNodeTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 5 * time.Minute}}
 	p.MaxUnhealthy, p.UnhealthyRange = ptr.To("40%"), ptr.To("[1-3]")
-	got := HealthCheck(testCluster(), p).Spec
+	got := HealthCheck(testCluster(), p, true).Spec
 	if *got.Checks.NodeStartupTimeoutSeconds != 600 || len(got.Checks.UnhealthyNodeConditions) != 2 ||
 		len(got.Checks.UnhealthyMachineConditions) != 0 {
 		t.Errorf("it checks %+v", got.Checks)
@@ -181,11 +181,11 @@ func TestHealthCheck(t *testing.T) {
 	}
 	// A creation by a node driver may take 30 minutes, for which Cluster API's clock runs.
 	p.MachineConfigRef = &provisioningv1.ObjectReference{Kind: "LabConfig", Name: "workers"}
-	if got := *HealthCheck(testCluster(), p).Spec.Checks.NodeStartupTimeoutSeconds; got != 45*60 {
+	if got := *HealthCheck(testCluster(), p, true).Spec.Checks.NodeStartupTimeoutSeconds; got != 45*60 {
 		t.Errorf("a Node of a node driver's machine has %d s", got)
 	}
 	p.NodeStartupTimeout, p.MaxUnhealthy = &provisioningv1.Duration{}, ptr.To("2")
-	got = HealthCheck(testCluster(), p).Spec
+	got = HealthCheck(testCluster(), p, true).Spec
 	if *got.Checks.NodeStartupTimeoutSeconds != 0 || got.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntVal != 2 {
 		t.Errorf("it is %+v", got)
 	}
