@@ -160,6 +160,11 @@ func TestFieldsWithoutEffect(t *testing.T) {
 	if got := says(metav1.ConditionFalse, "UnknownVersion", cause.New("UnknownVersion", "no")); !strings.HasPrefix(got, "no; "+warning) {
 		t.Errorf("RKECluster says %q", got)
 	}
+	cluster.Spec.RKEConfig.MachinePools[0].DynamicSchemaSpec = ""
+	cluster.Spec.RKEConfig.MachinePools[0].MaxUnhealthy = new("40%")
+	if got := says(metav1.ConditionTrue, "AcceptedWithWarnings"); !strings.Contains(got, "machinePools[a].maxUnhealthy has no effect") {
+		t.Errorf("RKECluster says %q", got)
+	}
 }
 
 // TestProviderKeys: a Cluster is found by all that it refers to, once.

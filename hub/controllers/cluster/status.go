@@ -16,6 +16,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/util/cause"
@@ -84,6 +85,11 @@ func setStatus(s *scope) {
 func specCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.RKEClusterCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
 	warnings := fieldsupport.Warnings(&s.cluster.Spec)
+	if config := s.cluster.Spec.RKEConfig; config != nil {
+		for i := range config.MachinePools {
+			warnings = append(warnings, pool.Warnings(&config.MachinePools[i])...)
+		}
+	}
 	if len(warnings) > 0 {
 		condition.Reason, condition.Message = "AcceptedWithWarnings", strings.Join(warnings, "; ")
 	}

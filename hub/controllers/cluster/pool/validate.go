@@ -10,6 +10,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -38,8 +39,46 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 	for i, taint := range p.Taints {
 		faults = append(faults, validateTaint(Field(p.Name, fmt.Sprintf("taints[%d]", i)), taint)...)
 	}
+	faults = append(faults, validateLimits(p)...)
 	slices.Sort(faults)
 	return faults
+}
+
+// validateLimits refuses limits that Cluster API accepts, and with which its health check does nothing but fail.
+func validateLimits(p *provisioningv1.RKEMachinePool) []string {
+	var least, most int32
+	if limits := ptr.Deref(p.UnhealthyRange, ""); limits != "" {
+		if _, err := fmt.Sscanf(limits, "[%d-%d]", &least, &most); err != nil || least > most {
+			return []string{fmt.Sprintf("%s is %q: it must be two numbers in brackets, the lower one first, such as [1-3]",
+				Field(p.Name, "unhealthyRange"), limits)}
+		}
+	}
+	return nil
+}
+
+// Warnings names the fields of a pool that are set and have no effect because of others.
+func Warnings(p *provisioningv1.RKEMachinePool) (warnings []string) {
+	warn := func(field, why string) { warnings = append(warnings, Field(p.Name, field)+" has no effect "+why) }
+	isSet := func(d *provisioningv1.Duration) bool { return d != nil && d.Duration.Duration > 0 }
+	limited, ranged := ptr.Deref(p.MaxUnhealthy, "") != "", ptr.Deref(p.UnhealthyRange, "") != ""
+	if !isSet(p.UnhealthyNodeTimeout) {
+		const why = "without unhealthyNodeTimeout: machines of the pool are not replaced"
+		if limited {
+			warn("maxUnhealthy", why)
+		}
+		if ranged {
+			warn("unhealthyRange", why)
+		}
+		if isSet(p.NodeStartupTimeout) {
+			warn("nodeStartupTimeout", why)
+		}
+	} else if limited && ranged {
+		warn("maxUnhealthy", "beside unhealthyRange")
+	}
+	if isSet(p.DrainBeforeDeleteTimeout) && !p.DrainBeforeDelete {
+		warn("drainBeforeDeleteTimeout", "without drainBeforeDelete")
+	}
+	return warnings
 }
 
 // ValidateRoles returns the problem of a pool whose roles are others than those of its machines; empty for none. Cluster API would give its
