@@ -79,7 +79,8 @@ func (r *Reconciler) updateMachine(ctx context.Context, s *scope, m *machine, hi
 		}
 		owned = append(owned, upToDate)
 	}
-	return kerrors.NewAggregate(append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...)))
+	errs = append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...), r.updateRemediation(ctx, m.machine))
+	return kerrors.NewAggregate(errs)
 }
 
 // upToDate reports whether the machine has applied the wanted plan.
