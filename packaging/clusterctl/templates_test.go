@@ -56,6 +56,25 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
+// TestRemediation: health checks replace the machines of a control plane one at a time, and workers as they like.
+func TestRemediation(t *testing.T) {
+	files, err := ClusterTemplates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			if !strings.Contains(document, "kind: MachineDeployment\n") {
+				continue
+			}
+			etcd := strings.Contains(document, "rke.cattle.io/etcd-role")
+			if limited := strings.Contains(document, "remediation: {maxInFlight: 1}"); limited != etcd {
+				t.Errorf("%s: a health check replaces machines with etcd (%t) one at a time: %t", name, etcd, limited)
+			}
+		}
+	}
+}
+
 // checkTemplates has clusterctl generate a cluster of each flavor, and validates the objects with the definitions of Drover, Cluster API
 // and the given ones of providers; without any, those of providers are left out. References must lead to objects of the same file.
 func checkTemplates(t *testing.T, providers []*apiextensionsv1.CustomResourceDefinition) {
