@@ -92,8 +92,21 @@ func removalLosesQuorum(in Inputs, m *Machine) Wait {
 			"Add another etcd machine first, or delete the cluster"
 	case rest.up() < quorum(len(rest.voters)):
 		message = fmt.Sprintf("Waiting for %s to be up: without %s, %s", joinNames(rest.down), m.Name, votersUp(rest.up(), len(rest.voters)))
+	case len(rest.voters) == 1 && !m.Lost() && len(newMembers(in)) > 0:
+		message = fmt.Sprintf("Waiting for %s to join etcd, or to be deleted: without %s, %s would be the only voting etcd member",
+			joinNames(newMembers(in)), m.Name, rest.voters[0])
 	default:
 		return Wait{}
 	}
 	return Wait{ReasonWaitingForQuorum, message}
+}
+
+// newMembers are the machines that are to join etcd and were not given a plan yet. The others that join are waited for in any case.
+func newMembers(in Inputs) (names []string) {
+	for i := range in.Machines {
+		if m := &in.Machines[i]; m.Etcd && !m.Deleting && m.Progress == ProgressNone && !m.votes() {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }

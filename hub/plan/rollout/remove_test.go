@@ -12,6 +12,13 @@ func deletedMember(name string) Machine {
 	return m
 }
 
+// deletedFresh is a deleted machine that was not given a plan yet.
+func deletedFresh(name string) Machine {
+	m := fresh(name, "ec")
+	m.Deleting = true
+	return m
+}
+
 func TestCheckRemoval(t *testing.T) {
 	member := func(name string, change ...func(*Machine)) Machine {
 		m := member(name, "ec")
@@ -60,7 +67,12 @@ func TestCheckRemoval(t *testing.T) {
 			message: "Waiting for b, which is being changed: etcd allows one change at a time"},
 		"while another joins": {others: []Machine{member("b"), member("c", learning)}, reason: ReasonWaitingForOthers,
 			message: "Waiting for c, which is not a voting member of etcd yet"},
-		"while another is drained": {others: []Machine{member("b", drained), member("c")}},
+		"one of two, before a new one joins": {others: []Machine{member("b"), fresh("x", "ec")}, reason: ReasonWaitingForQuorum,
+			message: "Waiting for x to join etcd, or to be deleted: without a, b would be the only voting etcd member"},
+		"one of two, beside a new one that is deleted": {others: []Machine{member("b"), deletedFresh("x")}},
+		"one of two, beside a new worker":              {others: []Machine{member("b"), fresh("x", "w")}},
+		"one of three, before a new one joins":         {others: []Machine{member("b"), member("c"), fresh("x", "ec")}},
+		"while another is drained":                     {others: []Machine{member("b", drained), member("c")}},
 		"while another is removed": {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers,
 			message: "Waiting for c, which is being removed from etcd"},
 		"before another deleted member that is up":  {others: []Machine{member("b", due), member("c")}},
