@@ -2,6 +2,7 @@ package crds
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,30 @@ func TestRolesOfTeams(t *testing.T) {
 					t.Errorf("%s: there are no %s in the group %s", role.Name, name, rule.APIGroups[0])
 				}
 			}
+		}
+	}
+}
+
+// TestRoleOfAutoscaler: with the Role in docs/autoscaler.md, each version of the cluster autoscaler may scale: up to v1.32 they update the
+// scale, later ones patch it.
+func TestRoleOfAutoscaler(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/autoscaler.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "apiVersion: rbac.authorization.k8s.io/v1\n"
+	_, text, _ := strings.Cut(string(page), "```yaml\n"+first)
+	text, _, _ = strings.Cut(text, "```")
+	role := &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict([]byte(first+text), role); err != nil {
+		t.Fatal(err)
+	}
+	const scale = "machinedeployments/scale"
+	for _, verb := range []string{"get", "update", "patch"} {
+		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, scale) && slices.Contains(rule.Verbs, verb)
+		}) {
+			t.Errorf("the Role does not allow to %s %s", verb, scale)
 		}
 	}
 }
