@@ -181,13 +181,16 @@ func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string 
 	return why
 }
 
-// requestID finds what differs in each answer of a cloud, as in "RequestID: 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59, api error ...".
-var requestID = regexp.MustCompile(`(?i)\b((?:request|correlation|trace|activity)[ _-]?id\W{1,4})[\w-]{16,}`)
+// varying finds what differs in each answer of a cloud: IDs, as in "RequestID: 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59, api error ...", the
+// time in errors of Microsoft Entra ID, and the encrypted part of what AWS says where a right is missing.
+var varying = regexp.MustCompile(`(?i)\b(` +
+	`(?:(?:request|correlation|trace|activity)[ _-]?id|timestamp|encoded authorization failure message)\W{1,4}` +
+	`)(?:\d{4}-\d\d-\d\d[ T][\d:.]+Z?|[\w-]{16,})`)
 
-// stable is a text of a provider in one line, without the IDs of requests. With each other text the Machine would be written, and providers
-// that watch it would ask the cloud again at once, for the next ID.
+// stable is a text of a provider in one line, without what differs in each answer of a cloud. With each other text the Machine would be
+// written, and providers that watch it would ask the cloud again at once, for the next one.
 func stable(text string) string {
-	return requestID.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}...")
+	return varying.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}...")
 }
 
 // providerFailure is why the infrastructure provider cannot provision the machine; empty where it only waits. Cluster API takes it from the

@@ -83,6 +83,11 @@ func TestProviderFailure(t *testing.T) {
 		"quota (Request-ID: req-0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59)":                "quota (Request-ID: ...)",
 		`{"x-ms-correlation-request-id": "0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59"}`:     `{"x-ms-correlation-request-id": "..."}`,
 		"image 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59 not found":                        "image 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59 not found",
+
+		"Correlation ID: 0f0e1c4a-90a2-4d11-8b2e-6f1d2c3b4a59 Timestamp: 2026-11-30 10:26:53Z": "Correlation ID: ... Timestamp: ...",
+		`{"timestamp": "2026-11-30T10:26:53.123Z"}`:                                            `{"timestamp": "..."}`,
+		"Encoded authorization failure message: x4uD-Zq_9aVb7cK2mN8pR1":                        "Encoded authorization failure message: ...",
+		"snapshot of 2026-11-30 10:26:53Z not found":                                           "snapshot of 2026-11-30 10:26:53Z not found",
 	} {
 		reported.Conditions[0].Message = text
 		if got := unusable(machine, &rkev1.RKEBootstrap{}); got != waiting+"; its provider says: "+want {
