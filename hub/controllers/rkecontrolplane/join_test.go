@@ -131,6 +131,10 @@ func TestJoinURLOfUnstableAddress(t *testing.T) {
 			t.Errorf("after %s: joined at %s, again in %s", step.at, m.state.JoinURL, s.requeueAfter)
 		}
 	}
+	s.operation, m.state.JoinURL, m.bootstrap.Annotations = restoring(start), before, nil
+	if s.findJoinURLs(start.Add(time.Hour)); m.state.JoinURL != after {
+		t.Errorf("in a restore: joined at %s", m.state.JoinURL)
+	}
 }
 
 func TestNewToken(t *testing.T) {

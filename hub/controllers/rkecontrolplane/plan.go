@@ -120,7 +120,8 @@ func (s *scope) findJoinURLs(now time.Time) {
 	for _, m := range s.machines {
 		if m.state.Server() && m.secret != nil && m.secret.Annotations[rkev1.JoinURLAutosetDisabledAnnotation] != "true" {
 			next := joinURL(common, m)
-			if wait := m.untilMoved(next, now); wait > 0 {
+			// A restore starts the others anyway, and they go on trying the address that they were given.
+			if wait := m.untilMoved(next, now); wait > 0 && !operation.Exclusive(s.operation) {
 				s.requeue(wait)
 			} else {
 				m.state.JoinURL = next
