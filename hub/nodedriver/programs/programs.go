@@ -16,10 +16,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
@@ -44,9 +43,8 @@ type Store struct {
 	// Client downloads. Default: one that follows redirects to https only.
 	Client *http.Client
 
-	mu sync.Mutex
-	// turns are those of downloads by their file.
-	turns map[string]*semaphore.Weighted
+	// downloads are those in progress, by their file: many machines that need a driver at once would each download it.
+	downloads singleflight.Group
 }
 
 // downloadPrefix begins the names of files in Dir/cache that are being downloaded.
@@ -118,15 +116,18 @@ func (s *Store) Download(ctx context.Context, address, sum string) (*Program, er
 	if have := downloaded(path); have != nil {
 		return have, nil
 	}
-	turn := s.turn(path)
-	if err := turn.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("waiting for another download of the driver: %w", err)
+	// The caller that began it may be gone before the others.
+	unended := context.WithoutCancel(ctx)
+	downloading := s.downloads.DoChan(path, func() (any, error) { return s.download(unended, address, sum, path) })
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("downloading the driver: %w", context.Cause(ctx))
+	case done := <-downloading:
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		return done.Val.(*Program), nil
 	}
-	defer turn.Release(1)
-	if have := downloaded(path); have != nil {
-		return have, nil
-	}
-	return s.download(ctx, address, sum, path)
 }
 
 // downloaded is the program in a file; nil if it is not there, or none.
@@ -138,21 +139,11 @@ func downloaded(path string) *Program {
 	return &Program{path, sum}
 }
 
-// turn is that of a file: many machines that need a driver at once would each download it.
-func (s *Store) turn(path string) *semaphore.Weighted {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turns == nil {
-		s.turns = map[string]*semaphore.Weighted{}
-	}
-	if s.turns[path] == nil {
-		s.turns[path] = semaphore.NewWeighted(1)
-	}
-	return s.turns[path]
-}
-
-// download downloads the program to a path.
+// download downloads the program to a path, unless that was done meanwhile.
 func (s *Store) download(ctx context.Context, address, sum, path string) (*Program, error) {
+	if have := downloaded(path); have != nil {
+		return have, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the directory of drivers: %w", err)
 	}
