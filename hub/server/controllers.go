@@ -36,12 +36,13 @@ import (
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/fairqueue"
 	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/hub/util/pace"
 )
 
-// workers is how many objects of a kind are worked on at the same time.
-const workers = 10
+// workers is how many objects of a kind are worked on at the same time, ten of them in one namespace.
+const workers = 15
 
 // reconciler is what every package of hub/controllers exports. Clients and readers that are left unset come from the manager.
 type reconciler interface {
@@ -82,7 +83,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Se
 			return err
 		}
 		for _, r := range reconcilers {
-			if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
+			if err := r.SetupWithManager(ctx, mgr, fairqueue.Options(workers)); err != nil {
 				return fmt.Errorf("setting up controller %T: %w", r, err)
 			}
 		}

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/drover-dev/drover/hub/util/fairqueue"
 	"github.com/drover-dev/drover/hub/util/pace"
 )
 
@@ -94,9 +95,11 @@ func worthConnecting(cluster *clusterv1.Cluster) bool {
 	return cluster.Spec.ControlPlaneRef.Kind != "RKEControlPlane" || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }
 
-// concurrency lets so many objects be reconciled at once as upstream's manager does, where there are processors for them: objects that wait
-// for a processor half way are outdated when they are written, which is a conflict and another reconcile.
+// concurrency lets so many objects of a namespace be reconciled at once as upstream's manager does of all, where there are processors for
+// them: objects that wait for a processor between reading and writing are outdated when they are written, which is a conflict and another
+// reconcile. There are half as many workers more for other namespaces.
 func concurrency(upstream int) controller.Options {
 	const least, forEachProcessor = 10, 5
-	return controller.Options{MaxConcurrentReconciles: min(upstream, max(least, forEachProcessor*goruntime.GOMAXPROCS(0)))}
+	each := min(upstream, max(least, forEachProcessor*goruntime.GOMAXPROCS(0)))
+	return fairqueue.Options(each + each/2)
 }

@@ -65,8 +65,8 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},
 		{"MachineSet", func() error {
-			options := paced(50, pace.MachineSets(cached), pace.EachComingUp)
-			options.MaxConcurrentReconciles = 50 // they take turns
+			// 50 of a namespace, as upstream has it: they take turns.
+			options := work.Pace(controller.Options{MaxConcurrentReconciles: 75}, pace.MachineSets(cached), pace.EachComingUp)
 			options.ReconciliationTimeout = machineSetTimeout
 			changes, err := machineSetClient(ctx, c, cached)
 			if err != nil {

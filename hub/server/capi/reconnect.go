@@ -17,10 +17,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	"github.com/drover-dev/drover/hub/access/egress"
+	"github.com/drover-dev/drover/hub/util/fairqueue"
 )
+
+// connecting is how many clusters are connected, or probed, at a time. One whose first list hangs takes a minute, one whose discovery
+// does some minutes.
+const connecting = 100
 
 // Connections are the connections to workload clusters.
 type Connections struct {
@@ -69,7 +73,7 @@ type reconnector struct {
 func (r *reconnector) newQueue(
 	name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
 ) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-	queue := r.probes.queue(priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }))
+	queue := r.probes.queue(fairqueue.New(name, limiter, connecting))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
@@ -158,7 +162,7 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 			c.measure(ctx, key)
 			return true
 		},
-	}, controller.Options{MaxConcurrentReconciles: 100, NewQueue: r.newQueue})
+	}, controller.Options{MaxConcurrentReconciles: connecting, NewQueue: r.newQueue})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/drover-dev/drover/hub/util/fairqueue"
 )
 
 // The times from the beginning of a reconcile until an event of the object has it reconciled again, whichever is longest. What is not
@@ -68,15 +70,15 @@ type reconciled struct {
 func (w *Work) Pace(options controller.Options, look Look, eachComingUp time.Duration) controller.Options {
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 		q := &queue{look: look, comingUp: w.ComingUp, eachComingUp: eachComingUp, delayed: w.delayed.WithLabelValues(name)}
-		q.start(name, limiter)
+		q.start(name, limiter, options.MaxConcurrentReconciles)
 		return q
 	}
 	return options
 }
 
-func (q *queue) start(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) {
+func (q *queue) start(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], workers int) {
 	q.last = map[client.ObjectKey]reconciled{}
-	q.PriorityQueue = priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
+	q.PriorityQueue = fairqueue.New(name, limiter, workers)
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue.

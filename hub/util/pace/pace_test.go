@@ -56,7 +56,7 @@ func testPaced(t *testing.T, test func(*pacedTest)) {
 		}
 		q.delayed = prometheus.NewCounter(prometheus.CounterOpts{Name: "delayed"})
 		paced := &queue{look: look, comingUp: func() int { return q.comingUp }, eachComingUp: 5 * time.Millisecond, delayed: q.delayed}
-		paced.start("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		paced.start("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](), 1)
 		q.TypedRateLimitingInterface = paced
 		defer q.ShutDown()
 		test(q)
