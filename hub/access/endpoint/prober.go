@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/util/inflight"
 )
 
 const (
@@ -21,7 +22,8 @@ const (
 	probeTimeout = 4 * time.Second
 	// resultTTL is how long a result is valid.
 	resultTTL = 15 * time.Second
-	// maxProbes is how many clusters are probed at a time.
+	// maxProbes is how many clusters are probed at a time. One that becomes free is for the namespace with the fewest: servers that drop
+	// packets take all of probeTimeout.
 	maxProbes = 50
 	// probeUser is the name in the client certificate of probes, which has no rights but those of every user.
 	probeUser = "system:drover:probe"
@@ -74,7 +76,7 @@ type Prober struct {
 
 	probe func(context.Context, Targets) Result
 	now   func() time.Time
-	slots chan struct{}
+	slots *inflight.Fair
 
 	mu   sync.Mutex
 	last map[client.ObjectKey]*probe
@@ -91,7 +93,7 @@ type probe struct {
 
 // NewProber returns a Prober. run makes one probe; Requests(access) does that by requests.
 func NewProber(run func(context.Context, Targets) Result, now func() time.Time) *Prober {
-	return &Prober{Done: make(chan event.GenericEvent), probe: run, now: now, slots: make(chan struct{}, maxProbes),
+	return &Prober{Done: make(chan event.GenericEvent), probe: run, now: now, slots: inflight.NewFair(maxProbes),
 		last: map[client.ObjectKey]*probe{}}
 }
 
@@ -121,8 +123,8 @@ func (p *Prober) Probe(cluster client.ObjectKey, targets Targets, interval time.
 	}
 	p.last[cluster] = running
 	go func() {
-		p.slots <- struct{}{}
-		defer func() { <-p.slots }()
+		release, _ := p.slots.Acquire(context.Background(), cluster.Namespace, nil)
+		defer release()
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		result := p.probe(ctx, targets)
 		cancel()
