@@ -137,7 +137,7 @@ func restoreWithWrongToken(t *testing.T, key client.ObjectKey, snapshot string) 
 	restore.Spec.Spec, restore.Spec.Args.Name = suite.OperationSpec(key), snapshot
 	suite.Must(t, shared.Hub.Create(ctx, restore))
 	phase, said := shared.WaitOperationEnd(t, restore, nil), text(t, restore)
-	if phase != operationv1.PhaseFailed || !strings.Contains(said, "encrypted with another token") {
+	if phase != operationv1.PhaseFailed || !strings.Contains(said, "was saved with a server token that Secret") {
 		t.Errorf("it has ended: %s", said)
 	}
 	setToken(token)
