@@ -17,12 +17,13 @@ var (
 	ErrNotStarted = errors.New("the operation was canceled before it began")
 )
 
-// ProgramError is the error of an operation for which the program of the driver cannot be had. It has begun nothing.
+// ProgramError is the error of an operation for which the program of the driver cannot be had, or not be executed where the operation runs.
+// It has begun nothing.
 type ProgramError struct{ Err error }
 
 func (e *ProgramError) Error() string { return e.Err.Error() }
 
-// Unwrap returns why it cannot be had.
+// Unwrap returns why.
 func (e *ProgramError) Unwrap() error { return e.Err }
 
 // Outlived is what an earlier process of the hub has left of the operations of a machine.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
@@ -53,6 +55,16 @@ func (r *Runner) sandbox(program *programs.Program) (*sandbox.Sandbox, error) {
 	return sandbox.New(r.Dir, program.Path)
 }
 
+// start starts a driver. The error of a program for another architecture is a *ProgramError.
+func start(ctx context.Context, box *sandbox.Sandbox, opts plugin.Options) (*plugin.Driver, error) {
+	driver, err := plugin.Start(ctx, box, opts)
+	if errors.Is(err, syscall.ENOEXEC) {
+		return nil, &ProgramError{fmt.Errorf("the driver is not built for %s, the architecture of the machine that runs it: %w",
+			runtime.GOARCH, err)}
+	}
+	return driver, err
+}
+
 // Flags returns the create flags of a driver.
 func (r *Runner) Flags(ctx context.Context, driver string, program *programs.Program) (_ []plugin.Flag, err error) {
 	box, err := r.sandbox(program)
@@ -60,7 +72,7 @@ func (r *Runner) Flags(ctx context.Context, driver string, program *programs.Pro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	running, err := plugin.Start(ctx, box, plugin.Options{Name: driver})
+	running, err := start(ctx, box, plugin.Options{Name: driver})
 	if err != nil {
 		return nil, err
 	}

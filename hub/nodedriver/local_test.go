@@ -3,6 +3,10 @@ package nodedriver
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,5 +79,48 @@ func TestPersist(t *testing.T) {
 				t.Errorf("%s: %v after %s", name, err, took)
 			}
 		})
+	}
+}
+
+// TestAnotherArchitecture: a program that the machine cannot execute has begun nothing, which costs no attempt: the next Job may run on
+// another Node. The error says what is wrong.
+func TestAnotherArchitecture(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "docker-machine-driver-lab")
+	if err := os.WriteFile(file, []byte("\x7fELF of another architecture"), 0o700); err != nil { //nolint:gosec
+		t.Fatal(err)
+	}
+	runner, err := NewRunner(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Local{Programs: programs.NewStore(dir), Runner: runner}
+	source := managementv3.NodeDriverSpec{Builtin: true}
+	created := &State{Name: "a", Files: map[string][]byte{configFile: []byte(`{"Driver":{}}`)}}
+	for name, operate := range map[string]func() error{
+		"flags": func() error {
+			_, _, err := l.Flags(t.Context(), "lab", &source)
+			return err
+		},
+		"create": func() error {
+			_, _, err := l.Create(t.Context(), &Machine{Name: "a", Driver: "lab", Source: source})
+			return err
+		},
+		"create again": func() error {
+			_, _, err := l.Create(t.Context(), &Machine{Name: "a", Driver: "lab", Source: source, State: created})
+			return err
+		},
+		"remove": func() error {
+			_, err := l.Remove(t.Context(), &Machine{Name: "a", Driver: "lab", Source: source, State: created})
+			return err
+		},
+	} {
+		var program *ProgramError
+		if err := operate(); !errors.As(err, &program) || !strings.Contains(err.Error(), "not built for "+runtime.GOARCH) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(runner.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

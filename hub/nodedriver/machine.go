@@ -104,7 +104,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}
-	s.Driver, err = plugin.Start(ctx, box, plugin.Options{
+	s.Driver, err = start(ctx, box, plugin.Options{
 		Name: m.Driver, Env: append(proxyEnvironment(), environment(m.Driver, m.Credential)...), Log: log,
 	})
 	if err != nil {
@@ -164,10 +164,11 @@ func (r *Runner) Create(ctx context.Context, m *Machine) (addresses []Address, l
 	return addresses, output.String(), redact(output, err)
 }
 
-// redact keeps secrets out of the text of an error. It keeps the type of an InvalidError.
+// redact keeps secrets out of the text of an error. It keeps the types of an InvalidError and of a ProgramError, which have none.
 func redact(log *plugin.Log, err error) error {
 	var wrong *InvalidError
-	if err == nil || errors.As(err, &wrong) {
+	var program *ProgramError
+	if err == nil || errors.As(err, &wrong) || errors.As(err, &program) {
 		return err
 	}
 	return errors.New(log.Redact(err.Error()))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
@@ -86,7 +87,8 @@ func (r *Reconciler) install(ctx context.Context, s *scope, identity string) err
 	}
 	s.downloaded = true
 	var broken *plugin.Error
-	if errors.As(err, &broken) {
+	var program *nodedriver.ProgramError
+	if errors.As(err, &broken) || errors.As(err, &program) {
 		s.install = cause.New("DriverFailed", "Reading the create flags: %v; retrying", err)
 		return fmt.Errorf("reading the create flags of driver %s: %w", s.name, err)
 	}
