@@ -89,7 +89,11 @@ func checkDeployment(t *testing.T, p provider.Provider, deployments map[string]*
 	if len(deployments) != 1 {
 		t.Fatalf("there are %d Deployments", len(deployments))
 	}
-	container := deployments["drover-"+string(p)].Spec.Template.Spec.Containers[0]
+	pod := deployments["drover-"+string(p)].Spec.Template.Spec
+	if pod.NodeSelector["kubernetes.io/os"] != "linux" {
+		t.Errorf("the node selector is %v, and the image is for Linux", pod.NodeSelector)
+	}
+	container := pod.Containers[0]
 	if container.Name != "manager" || container.Image != "docker.io/drover/hub:"+version {
 		t.Errorf("the container is %s of the image %s", container.Name, container.Image)
 	}

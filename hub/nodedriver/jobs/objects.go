@@ -159,7 +159,7 @@ func (j job) pod(o Options) corev1.PodSpec {
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: j.name, AutomountServiceAccountToken: new(true), EnableServiceLinks: new(false),
-		RestartPolicy: corev1.RestartPolicyNever, NodeSelector: o.Scheduling.NodeSelector, Tolerations: o.Scheduling.Tolerations,
+		RestartPolicy: corev1.RestartPolicyNever, NodeSelector: o.Scheduling.nodeSelector(), Tolerations: o.Scheduling.Tolerations,
 		PriorityClassName: o.Scheduling.PriorityClassName,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)), FSGroup: new(int64(user)),

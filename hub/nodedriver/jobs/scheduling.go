@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -13,6 +14,13 @@ type Scheduling struct {
 	NodeSelector      map[string]string   `json:"nodeSelector,omitempty"`
 	Tolerations       []corev1.Toleration `json:"tolerations,omitempty"`
 	PriorityClassName string              `json:"priorityClassName,omitempty"`
+}
+
+// nodeSelector is that of Pods. The image is for Linux.
+func (s Scheduling) nodeSelector() map[string]string {
+	selector := map[string]string{corev1.LabelOSStable: "linux"}
+	maps.Copy(selector, s.NodeSelector)
+	return selector
 }
 
 // ParseScheduling reads JSON; nothing is the zero value. The error names a field that is not known.
