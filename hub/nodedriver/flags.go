@@ -55,12 +55,15 @@ func (r *Runner) sandbox(program *programs.Program) (*sandbox.Sandbox, error) {
 	return sandbox.New(r.Dir, program.Path)
 }
 
-// start starts a driver. The error of a program for another architecture is a *ProgramError.
-func start(ctx context.Context, box *sandbox.Sandbox, opts plugin.Options) (*plugin.Driver, error) {
+// start starts a driver. The error of a program for another architecture, or of one that needs libraries, is a *ProgramError.
+func start(ctx context.Context, box *sandbox.Sandbox, program *programs.Program, opts plugin.Options) (*plugin.Driver, error) {
 	driver, err := plugin.Start(ctx, box, opts)
-	if errors.Is(err, syscall.ENOEXEC) {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
 		return nil, &ProgramError{fmt.Errorf("the driver is not built for %s, the architecture of the machine that runs it: %w",
 			runtime.GOARCH, err)}
+	case errors.Is(err, syscall.ENOENT) && programs.IsDynamic(program.Path):
+		return nil, &ProgramError{fmt.Errorf("the driver needs shared libraries, and there are none where it runs; use a static one: %w", err)}
 	}
 	return driver, err
 }
@@ -72,7 +75,7 @@ func (r *Runner) Flags(ctx context.Context, driver string, program *programs.Pro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	running, err := start(ctx, box, plugin.Options{Name: driver})
+	running, err := start(ctx, box, program, plugin.Options{Name: driver})
 	if err != nil {
 		return nil, err
 	}

@@ -124,3 +124,30 @@ func TestAnotherArchitecture(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// TestLibraries: a program that needs libraries, as "go build" makes one with cgo, cannot be executed in the sandbox, and the kernel calls
+// that a missing file. The error says what is missing.
+func TestLibraries(t *testing.T) {
+	const dynamic = "/bin/true"
+	if !programs.IsDynamic(dynamic) {
+		t.Skipf("%s needs no libraries here", dynamic)
+	}
+	dir := t.TempDir()
+	content, err := os.ReadFile(dynamic)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "docker-machine-driver-lab"), content, 0o700) //nolint:gosec
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := NewRunner(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Local{Programs: programs.NewStore(dir), Runner: runner}
+	var program *ProgramError
+	_, _, err = l.Flags(t.Context(), "lab", &managementv3.NodeDriverSpec{Builtin: true})
+	if !errors.As(err, &program) || !strings.Contains(err.Error(), "needs shared libraries") {
+		t.Errorf("got %v", err)
+	}
+}

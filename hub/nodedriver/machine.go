@@ -104,7 +104,7 @@ func (r *Runner) open(ctx context.Context, m *Machine, files schema.Files, log *
 	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}
-	s.Driver, err = start(ctx, box, plugin.Options{
+	s.Driver, err = start(ctx, box, m.Program, plugin.Options{
 		Name: m.Driver, Env: append(proxyEnvironment(), environment(m.Driver, m.Credential)...), Log: log,
 	})
 	if err != nil {

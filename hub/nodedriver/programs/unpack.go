@@ -5,11 +5,13 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -84,6 +86,16 @@ func checkProgram(name string) error {
 			prefix)
 	}
 	return nil
+}
+
+// IsDynamic reports whether a program needs a dynamic linker.
+func IsDynamic(name string) bool {
+	program, err := elf.Open(name)
+	if err != nil {
+		return false
+	}
+	defer program.Close()
+	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 func unpackTar(from, to string) error {
