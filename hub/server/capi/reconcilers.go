@@ -89,7 +89,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"MachineHealthCheck", func() error {
-			settled := quietNodes{newSettledClusters(cache)}
+			settled := quietNodes{newSettledClusters(cache, c)}
 			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: settled}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {

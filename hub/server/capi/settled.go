@@ -2,12 +2,18 @@ package capi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/util/patch"
 )
 
 // settleTime is how long a cluster was connected before health checks look at it: as long as a new machine has for its Node by default.
@@ -17,8 +23,13 @@ const settleTime = 10 * time.Minute
 // connected yet. That a Node was lost long ago may mean that the API was down since, and its kubelet has not reported again yet; and the
 // Node of a machine that was starting when the hub went down may exist by now, and the Machine not refer to it yet. Health checks would
 // have all such machines replaced at once.
+//
+// Nor does a machine that was found unhealthy before wait for its replacement meanwhile: its MachineSet would delete it when its turn
+// comes, whether it has recovered or not, since only a health check takes that back.
 type settledClusters struct {
 	clustercache.ClusterCache
+	// hub is the client of the hub's API, which reads Machines from the cache.
+	hub client.Client
 	now func() time.Time
 
 	mu sync.Mutex
@@ -26,18 +37,26 @@ type settledClusters struct {
 	since map[client.ObjectKey]time.Time
 }
 
-func newSettledClusters(cache clustercache.ClusterCache) *settledClusters {
-	return &settledClusters{ClusterCache: cache, now: time.Now, since: map[client.ObjectKey]time.Time{}}
+func newSettledClusters(cache clustercache.ClusterCache, hub client.Client) *settledClusters {
+	return &settledClusters{ClusterCache: cache, hub: hub, now: time.Now, since: map[client.ObjectKey]time.Time{}}
 }
 
 // GetClient implements clustercache.ClusterCache.
 func (c *settledClusters) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	remote, err := c.ClusterCache.GetClient(ctx, cluster)
+	if err = c.settle(cluster, err); err != nil {
+		return nil, errors.Join(err, c.unmark(ctx, cluster))
+	}
+	return remote, nil
+}
+
+// settle returns why health checks do not look at a cluster: that it is not connected, or not for long.
+func (c *settledClusters) settle(cluster client.ObjectKey, notConnected error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
+	if notConnected != nil {
 		delete(c.since, cluster)
-		return nil, err
+		return notConnected
 	}
 	since, known := c.since[cluster]
 	if !known {
@@ -45,7 +64,30 @@ func (c *settledClusters) GetClient(ctx context.Context, cluster client.ObjectKe
 		c.since[cluster] = since
 	}
 	if left := since.Add(settleTime).Sub(c.now()); left > 0 {
-		return nil, fmt.Errorf("waiting %s after the cluster was reached: %w", left.Round(time.Second), clustercache.ErrClusterNotConnected)
+		return fmt.Errorf("waiting %s after the cluster was reached: %w", left.Round(time.Second), clustercache.ErrClusterNotConnected)
 	}
-	return remote, nil
+	return nil
+}
+
+// unmark has no machine of a cluster wait for its replacement. That of others than MachineSets never comes.
+func (c *settledClusters) unmark(ctx context.Context, cluster client.ObjectKey) error {
+	var list clusterv1.MachineList
+	err := c.hub.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing the Machines of the cluster: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		machine := &list.Items[i]
+		if !machine.DeletionTimestamp.IsZero() || metav1.GetControllerOfNoCopy(machine) == nil ||
+			!conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
+			continue
+		}
+		helper := patch.NewHelper(c.hub, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
+		unmarked := machine.DeepCopy()
+		conditions.Delete(unmarked, clusterv1.MachineOwnerRemediatedCondition)
+		errs = append(errs, helper.Patch(ctx, unmarked))
+	}
+	return errors.Join(errs...)
 }

@@ -3,11 +3,19 @@ package capi
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // changingConnection is a cluster that is connected unless it has an error.
@@ -24,7 +32,8 @@ func (c *changingConnection) GetClient(context.Context, client.ObjectKey) (clien
 // TestSettledClusters: health checks do not look at a cluster in the first ten minutes of each connection to it.
 func TestSettledClusters(t *testing.T) {
 	connection := &changingConnection{remote: stuck{}, err: clustercache.ErrClusterNotConnected}
-	settled := newSettledClusters(connection)
+	hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build()
+	settled := newSettledClusters(connection, hub)
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	settled.now = func() time.Time { return now }
 	checks := quietNodes{settled}
@@ -50,6 +59,72 @@ func TestSettledClusters(t *testing.T) {
 		}
 		if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
+// unhealthy is a Machine of a MachineSet that waits for its replacement.
+func unhealthy(cluster, name string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name,
+		Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Name: "s", Controller: new(true)}}}}
+	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason})
+	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineSetMachineRemediationDeferredReason})
+	return m
+}
+
+// TestUnhealthyBefore: while health checks do not look at a cluster, no machine of it waits for its replacement.
+func TestUnhealthyBefore(t *testing.T) {
+	custom, deleted := unhealthy("one", "custom"), unhealthy("one", "deleted")
+	custom.OwnerReferences, deleted.Finalizers, deleted.DeletionTimestamp = nil, []string{"test/hold"}, &metav1.Time{Time: time.Now()}
+	hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithStatusSubresource(&clusterv1.Machine{}).
+		WithObjects(unhealthy("one", "a"), unhealthy("two", "other"), custom, deleted).Build()
+	connection := &changingConnection{remote: stuck{}}
+	settled := newSettledClusters(connection, hub)
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	settled.now = func() time.Time { return now }
+	a := &clusterv1.Machine{}
+	for _, step := range []struct {
+		name  string
+		after time.Duration
+		err   error
+		waits bool // a waits for its replacement afterwards, as before
+	}{
+		{name: "just connected"},
+		{name: "settled", after: settleTime, waits: true},
+		{name: "connection lost", err: clustercache.ErrClusterNotConnected},
+	} {
+		if err := hub.Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "a"}, a); err != nil {
+			t.Fatal(err)
+		}
+		a.Status.Conditions = unhealthy("one", "a").Status.Conditions
+		if err := hub.Status().Update(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		now, connection.err = now.Add(step.after), step.err
+		_, err := settled.GetClient(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "one"})
+		if err != nil && (step.waits || !errors.Is(err, clustercache.ErrClusterNotConnected)) {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		var list clusterv1.MachineList
+		if err := hub.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range list.Items {
+			if conditions.IsFalse(&list.Items[i], clusterv1.MachineOwnerRemediatedCondition) {
+				got = append(got, list.Items[i].Name)
+			}
+		}
+		slices.Sort(got)
+		want := []string{"custom", "deleted", "other"}
+		if step.waits {
+			want = slices.Insert(want, 0, "a")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: machines that wait for their replacement: -want +got:\n%s", step.name, diff)
 		}
 	}
 }
