@@ -2,13 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
 
 func parse(t *testing.T, args ...string) *serveOptions {
@@ -282,6 +287,32 @@ func TestLessChatter(t *testing.T) {
 		{slog.LevelWarn, slog.LevelInfo, "Machine has joined", false},
 	} {
 		if got := log(test.level, test.record, test.message) != ""; got != test.want {
+			t.Errorf("%v: logged %v", test, got)
+		}
+	}
+}
+
+// TestLogOfDisconnectedClusters: that a reconcile waits for the connection to a cluster is for debugging.
+func TestLogOfDisconnectedClusters(t *testing.T) {
+	down, other := fmt.Errorf("error getting client: %w", clustercache.ErrClusterNotConnected), errors.New("a conflict")
+	const failed = "Reconciler error"
+	for _, test := range []struct {
+		level   slog.Level
+		message string
+		err     error
+		want    bool
+	}{
+		{slog.LevelInfo, failed, down, false},
+		{slog.LevelInfo, failed, kerrors.NewAggregate([]error{down, down}), false},
+		{slog.LevelInfo, failed, kerrors.NewAggregate([]error{down, other}), true},
+		{slog.LevelInfo, failed, other, true},
+		{slog.LevelInfo, "Connecting failed", down, true},
+		{slog.LevelDebug, failed, down, true},
+	} {
+		var out bytes.Buffer
+		handler := &lessChatter{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: test.level})}
+		logr.FromSlogHandler(handler).WithValues("a", "b").Error(test.err, test.message, "reconcileID", "c")
+		if got := out.Len() > 0; got != test.want {
 			t.Errorf("%v: logged %v", test, got)
 		}
 	}

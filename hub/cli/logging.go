@@ -9,9 +9,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 )
 
 // logOptions are the flags about logs.
@@ -59,9 +61,25 @@ var chatter = []string{
 // lostElection is how controller-runtime reports, as an error, that a hub that stops has given its leadership back.
 const lostElection = "error received after stop sequence was engaged"
 
+// isDisconnected reports whether a reconcile has failed for no other reason than that a cluster is not connected. Cluster API's controllers
+// return that as an error, each health check some fifteen times in the first ten minutes of a hub; conditions say which clusters are not.
+func isDisconnected(record slog.Record) (only bool) {
+	if record.Message != "Reconciler error" {
+		return false
+	}
+	record.Attrs(func(attr slog.Attr) bool {
+		err, isError := attr.Value.Any().(error)
+		only = isError && apierrors.All(err, func(err error) bool {
+			return err == clustercache.ErrClusterNotConnected //nolint:errorlint // All unwraps it
+		})
+		return !isError
+	})
+	return only
+}
+
 // Handle implements slog.Handler.
 func (h *lessChatter) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == lostElection && !h.Enabled(ctx, slog.LevelDebug) {
+	if (record.Message == lostElection || isDisconnected(record)) && !h.Enabled(ctx, slog.LevelDebug) {
 		return nil
 	}
 	if record.Level < slog.LevelWarn && !h.Enabled(ctx, slog.LevelDebug) {
