@@ -43,7 +43,8 @@ type Store struct {
 	// Client downloads. Default: one that follows redirects to https only.
 	Client *http.Client
 
-	// downloads are those in progress, by their file: many machines that need a driver at once would each download it.
+	// downloads are those in progress, by their URL and checksum: many machines that need a driver at once would each download it. The
+	// failure of another URL says nothing of this one.
 	downloads singleflight.Group
 }
 
@@ -118,7 +119,7 @@ func (s *Store) Download(ctx context.Context, address, sum string) (*Program, er
 	}
 	// The caller that began it may be gone before the others.
 	unended := context.WithoutCancel(ctx)
-	downloading := s.downloads.DoChan(path, func() (any, error) { return s.download(unended, address, sum, path) })
+	downloading := s.downloads.DoChan(address+" "+sum, func() (any, error) { return s.download(unended, address, sum, path) })
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("downloading the driver: %w", context.Cause(ctx))

@@ -217,3 +217,40 @@ func TestDownloadsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestCorrectedURL: a NodeDriver whose URL was corrected, and whose checksum is the same, does not wait for the previous URL, and its
+// failure, of which a retry would be useless, is not that of the new one.
+func TestCorrectedURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sum := sha256.Sum256([]byte(program))
+		answer := make(chan struct{})
+		store := NewStore(t.TempDir())
+		store.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			content := program
+			if r.URL.Path == "/wrong" {
+				<-answer
+				content = "an error page"
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(content))}, nil
+		})}
+		download := func(path string) error {
+			_, err := store.Download(t.Context(), "https://127.0.0.1"+path, hex.EncodeToString(sum[:]))
+			return err
+		}
+		wrong, right := make(chan error, 1), make(chan error, 1)
+		go func() { wrong <- download("/wrong") }()
+		synctest.Wait()
+		go func() { right <- download("/driver") }()
+		synctest.Wait()
+		if len(right) != 1 {
+			t.Error("it waits for the previous URL")
+		}
+		close(answer)
+		if err := <-right; err != nil {
+			t.Errorf("the corrected URL: %v", err)
+		}
+		if err := <-wrong; err == nil || !strings.Contains(err.Error(), "not spec.checksum") {
+			t.Errorf("the previous URL: %v", err)
+		}
+	})
+}
