@@ -89,8 +89,11 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"MachineHealthCheck", func() error {
-			settled := quietNodes{newSettledClusters(cache, c)}
-			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: settled}).SetupWithManager(ctx, mgr, concurrency(50))
+			settled := newSettledClusters(cache, c)
+			if err := forgetDeleted(ctx, cached, settled.forget); err != nil {
+				return err
+			}
+			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: quietNodes{settled}}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
 			return (&clusterresourceset.Reconciler{Client: resourcesClient{c}, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10),

@@ -41,6 +41,13 @@ func newSettledClusters(cache clustercache.ClusterCache, hub client.Client) *set
 	return &settledClusters{ClusterCache: cache, hub: hub, now: time.Now, since: map[client.ObjectKey]time.Time{}}
 }
 
+// forget is called when a Cluster is deleted: another one of its name is another cluster.
+func (c *settledClusters) forget(cluster client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.since, cluster)
+}
+
 // GetClient implements clustercache.ClusterCache.
 func (c *settledClusters) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	remote, err := c.ClusterCache.GetClient(ctx, cluster)

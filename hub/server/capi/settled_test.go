@@ -33,15 +33,16 @@ func (c *changingConnection) GetClient(context.Context, client.ObjectKey) (clien
 func TestSettledClusters(t *testing.T) {
 	connection := &changingConnection{remote: stuck{}, err: clustercache.ErrClusterNotConnected}
 	hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build()
-	settled := newSettledClusters(connection, hub)
+	settled, key := newSettledClusters(connection, hub), client.ObjectKey{Namespace: "fleet", Name: "one"}
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	settled.now = func() time.Time { return now }
 	checks := quietNodes{settled}
 	for _, step := range []struct {
-		name  string
-		after time.Duration
-		err   error
-		looks bool
+		name    string
+		after   time.Duration
+		deleted bool
+		err     error
+		looks   bool
 	}{
 		{name: "not connected", err: clustercache.ErrClusterNotConnected},
 		{name: "just connected", after: time.Hour},
@@ -51,9 +52,13 @@ func TestSettledClusters(t *testing.T) {
 		{name: "connection lost", err: clustercache.ErrClusterNotConnected},
 		{name: "connected again", after: time.Minute},
 		{name: "settled again", after: 10 * time.Minute, looks: true},
+		{name: "another cluster of the name", deleted: true},
+		{name: "settled, too", after: 10 * time.Minute, looks: true},
 	} {
-		now, connection.err = now.Add(step.after), step.err
-		remote, err := checks.GetClient(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "one"})
+		if now, connection.err = now.Add(step.after), step.err; step.deleted {
+			settled.forget(key)
+		}
+		remote, err := checks.GetClient(t.Context(), key)
 		if looks := err == nil && remote == connection.remote; looks != step.looks {
 			t.Errorf("%s: health checks look at the cluster: %t (%v)", step.name, looks, err)
 		}
