@@ -63,7 +63,8 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 // limits are how many machines may be unhealthy for one to be replaced. Without any, no Node that is ready, as with a broken network
 // plugin, would have all members of a healthy etcd replaced one after the other, each before the machine in the place of the one before has
 // joined: etcd would be down to one member within minutes. So a minority is the limit, and a single member is not replaced, as with Cluster
-// API's own control plane provider. A cluster that was not started has no data to lose.
+// API's own control plane provider. A cluster that was not started has no data to lose. A health check counts the machines of its pool
+// only: with one machine in each of three pools, all three may be deleted at once, and leave etcd one after the other.
 func limits(
 	cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, started bool,
 ) (l clusterv1.MachineHealthCheckRemediationTriggerIf) {
