@@ -101,10 +101,12 @@ func removalLosesQuorum(in Inputs, m *Machine) Wait {
 	return Wait{ReasonWaitingForQuorum, message}
 }
 
-// newMembers are the machines that are to join etcd and were not given a plan yet. The others that join are waited for in any case.
+// newMembers are the machines that are to join etcd and were not given a plan yet. The others that join are waited for in any case, and
+// nobody waits for one that may never come: its infrastructure may be that of the machine that is removed.
 func newMembers(in Inputs) (names []string) {
 	for i := range in.Machines {
-		if m := &in.Machines[i]; m.Etcd && !m.Deleting && m.Progress == ProgressNone && !m.votes() {
+		m := &in.Machines[i]
+		if m.Etcd && !m.Deleting && m.Progress == ProgressNone && !m.votes() && m.HasPlanSecret && m.Unusable == "" && m.Problem == "" {
 			names = append(names, m.Name)
 		}
 	}

@@ -12,6 +12,13 @@ func deletedMember(name string) Machine {
 	return m
 }
 
+// freshWithoutInfrastructure is a machine that may never come.
+func freshWithoutInfrastructure(name string) Machine {
+	m := fresh(name, "ec")
+	m.Unusable = "has no infrastructure yet"
+	return m
+}
+
 // deletedFresh is a deleted machine that was not given a plan yet.
 func deletedFresh(name string) Machine {
 	m := fresh(name, "ec")
@@ -70,6 +77,7 @@ func TestCheckRemoval(t *testing.T) {
 		"one of two, before a new one joins": {others: []Machine{member("b"), fresh("x", "ec")}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for x to join etcd, or to be deleted: without a, b would be the only voting etcd member"},
 		"one of two, beside a new one that is deleted": {others: []Machine{member("b"), deletedFresh("x")}},
+		"one of two, beside one that may never come":   {others: []Machine{member("b"), freshWithoutInfrastructure("x")}},
 		"one of two, beside a new worker":              {others: []Machine{member("b"), fresh("x", "w")}},
 		"one of three, before a new one joins":         {others: []Machine{member("b"), member("c"), fresh("x", "ec")}},
 		"while another is drained":                     {others: []Machine{member("b", drained), member("c")}},
