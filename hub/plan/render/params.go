@@ -14,7 +14,9 @@ import (
 const cloudProviderConfig = "cloud-provider-config"
 
 // paramFiles are the arguments whose value in the cluster's specification is the content of a file; on the machine they hold its path.
-var paramFiles = []string{"audit-policy-file", cloudProviderConfig, "flannel-conf", "private-registry"}
+var paramFiles = []string{
+	"audit-policy-file", cloudProviderConfig, "flannel-conf", "pod-security-admission-config-file", "private-registry",
+}
 
 // secretScheme begins a value that names a Secret: secret://namespace:name.
 const secretScheme = "secret://"
