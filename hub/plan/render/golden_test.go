@@ -82,7 +82,8 @@ func show(plan plans.Plan, problems Problems) string {
 		}
 	}
 	for _, i := range plan.Instructions {
-		fmt.Fprintf(&out, "run %s: image %s: %s %s\n", i.Name, i.Image, i.Command, strings.Join(i.Args, " "))
+		args := strings.ReplaceAll(strings.Join(i.Args, " "), checkHostSh, "(scripts/check-host.sh)")
+		fmt.Fprintf(&out, "run %s: image %s: %s %s\n", i.Name, i.Image, i.Command, args)
 		for _, e := range i.Env {
 			fmt.Fprintf(&out, "    %s\n", e)
 		}

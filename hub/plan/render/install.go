@@ -31,6 +31,7 @@ func (b *builder) addInstall() {
 	}
 	env, legacy := b.stamps(image, prefix)
 	b.legacyStamps = legacy
+	b.addHostCheck(env[0])
 	for i, v := range b.Cluster.Spec.AgentEnvVars {
 		if v.Name == "" {
 			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is empty")
