@@ -253,8 +253,8 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		return nil, err
 	}
 	s.access = &tunnelaccess.Access{
-		Settings: opts.Settings, Presence: hub.listener.directory, Issue: issueUserTokens(found.issuer), Client: mgr.GetClient(),
-		Live: mgr.GetAPIReader(), Now: time.Now,
+		Settings: opts.Settings, Presence: hub.listener.directory, Issue: issueUserTokens(found.issuer),
+		Verify: verifyUserTokens(found.issuer), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now,
 	}
 	s.operations = operations.NewMetrics(metrics.Registry, mgr.GetCache())
 	if err := operations.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {

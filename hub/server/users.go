@@ -59,3 +59,11 @@ func issueUserTokens(issuer *tokens.Issuer) usertokens.Issue {
 		return issuer.UserToken(holder, cluster, ttl, id, persistent)
 	}
 }
+
+// verifyUserTokens verifies that users' tokens are signed by the hub's key, and valid now.
+func verifyUserTokens(issuer *tokens.Issuer) func(token string) error {
+	return func(token string) error {
+		_, err := issuer.VerifyUser(token, time.Now())
+		return err
+	}
+}

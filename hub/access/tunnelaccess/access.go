@@ -65,6 +65,8 @@ type Access struct {
 	Settings settings.Settings
 	Presence Presence
 	Issue    usertokens.Issue
+	// Verify returns an error for a token that Issue has not signed with the key that the hub has now.
+	Verify func(token string) error
 	// Client reads from the cache and writes, Live reads past the cache.
 	Client client.Client
 	Live   client.Reader
@@ -219,10 +221,11 @@ func (a *Access) UsesTunnel(raw []byte, management string) bool {
 	return err == nil && config.Host == a.Server(management)
 }
 
-// Good reports whether such a kubeconfig need not be replaced: the hub is known by its authorities, and the token is there and lasts.
+// Good reports whether such a kubeconfig need not be replaced: the hub is known by its authorities, and the token is there and lasts. One
+// that was signed with an earlier key of the hub has a Token still, and the gateway refuses it.
 func (a *Access) Good(ctx context.Context, raw []byte, management string, administrator bool) (bool, error) {
 	config, err := kubeconfig.RESTConfig(raw)
-	if err != nil || !bytes.Equal(config.CAData, a.Settings.CACerts) || config.BearerToken == "" {
+	if err != nil || !bytes.Equal(config.CAData, a.Settings.CACerts) || config.BearerToken == "" || a.Verify(config.BearerToken) != nil {
 		return false, nil
 	}
 	hash := tokens.Hash(config.BearerToken)

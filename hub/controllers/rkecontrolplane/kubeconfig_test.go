@@ -48,6 +48,8 @@ type kubeconfigWorld struct {
 	authority *authority
 	// reconnects are those that were asked for.
 	reconnects int
+	// key is what the hub signs tokens with.
+	key string
 }
 
 // fakeClusterCache is a ClusterCache of one cluster.
@@ -87,8 +89,9 @@ func newKubeconfigWorld(t *testing.T) *kubeconfigWorld {
 			if !lasting {
 				return "", errors.New("nothing is asked for here")
 			}
-			return "token:" + u.GetGroups()[0] + ":" + cluster + ":" + id, nil
+			return "token" + w.key + ":" + u.GetGroups()[0] + ":" + cluster + ":" + id, nil
 		},
+		Verify: w.verify,
 	}
 	w.r = &Reconciler{Client: w.api, Cache: w.api, ClusterCache: w.cache, Access: access, Now: clock,
 		Reconnect: func(client.ObjectKey) { w.reconnects++ }}
