@@ -12,15 +12,23 @@ import (
 	"path/filepath"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
 )
 
 // adminName is the user that clients in this process and those with admin.kubeconfig are.
 const adminName = "drover-hub-admin"
+
+// clientAuthorities is the ConfigMap by which others than the API server, such as the gateway, know whose client certificates to accept;
+// clientAuthoritiesKey is its key.
+const clientAuthorities, clientAuthoritiesKey = "extension-apiserver-authentication", "client-ca-file"
 
 const (
 	// renewInterval is how often all certificates and their files are looked at, and retryInterval how long after that has failed.
@@ -170,6 +178,31 @@ func (c *certificates) adminConfig(address string) *rest.Config {
 		QPS:   500,
 		Burst: 1000,
 	}
+}
+
+// forgetAuthorities removes the authorities of client certificates that were replaced from the ConfigMap in which the API server publishes
+// its own: it keeps all others there until they end. Somebody who has the key of one would be an administrator at the gateway.
+func (c *certificates) forgetAuthorities(ctx context.Context, client kubernetes.Interface) error {
+	own, published := string(c.clientCA.CertPEM()), client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		found, err := published.Get(ctx, clientAuthorities, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && found.Data[clientAuthoritiesKey] == own {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if found.Data == nil {
+			found.Data = map[string]string{}
+		}
+		found.Data[clientAuthoritiesKey] = own
+		_, err = published.Update(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("removing replaced authorities from ConfigMap %s/%s: %w", metav1.NamespaceSystem, clientAuthorities, err)
+	}
+	return nil
 }
 
 // keepFresh renews certificates of a hub that runs for longer than they last. kubeconfig is the file in which writeKubeconfig has written

@@ -1,12 +1,17 @@
 package embedded
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
@@ -72,4 +77,45 @@ func TestLostTokenKey(t *testing.T) {
 	if _, err := os.Stat(certs.serviceAccountKeyFile); err == nil {
 		t.Error("another key was created")
 	}
+}
+
+// TestReplacedClientAuthority: the gateway does not accept client certificates of an authority that was replaced.
+func TestReplacedClientAuthority(t *testing.T) {
+	dataDir := t.TempDir()
+	server, client := start(t, Options{DataDir: dataDir})
+	before := publishedAuthorities(t, client, dataDir)
+	stop(t, server)
+	for _, name := range []string{"client-ca.crt", "client-ca.key"} {
+		if err := os.Remove(filepath.Join(dataDir, "tls", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, client = start(t, Options{DataDir: dataDir})
+	if after := publishedAuthorities(t, client, dataDir); strings.Contains(after, before) || strings.Count(after, "BEGIN CERTIFICATE") != 1 {
+		t.Errorf("%d authorities are accepted, before it was %d", strings.Count(after, "BEGIN"), strings.Count(before, "BEGIN"))
+	}
+}
+
+// publishedAuthorities waits until the authority of client certificates in a data directory is published, and returns all that are.
+func publishedAuthorities(t *testing.T, client kubernetes.Interface, dataDir string) (published string) {
+	t.Helper()
+	own, err := os.ReadFile(filepath.Join(dataDir, "tls", "client-ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		found, err := client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		published = found.Data["client-ca-file"]
+		return strings.Contains(published, string(own)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return published
 }

@@ -178,6 +178,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
 	api.tokens.live.Store(live)
+	if err := certs.forgetAuthorities(ctx, live); err != nil {
+		opts.Logger.Error("Certificates of a replaced authority may still be accepted by the gateway", "error", err)
+	}
 	if err := encryption.rewriteSecrets(ctx, config, opts.Logger); err != nil {
 		return nil, err
 	}
