@@ -138,6 +138,9 @@ func Condition(now time.Time, all []Certificate, rotations []*operationv1.Certif
 		c.Message += "; it is in a file that the cluster's configuration names: replace that"
 	case count(rotations, operationv1.PhaseSucceeded, first.End) > 0:
 		c.Message += "; a CertificateRotation has succeeded and left it as it was: check why the machine does not renew it"
+	case !first.Seen.IsZero() && now.Sub(first.Seen) > evidenceTTL:
+		c.Message += fmt.Sprintf("; the agent was last seen at %s: start the machine, and a CertificateRotation replaces it",
+			first.Seen.UTC().Format(timeFormat))
 	default:
 		c.Message += "; a CertificateRotation replaces it"
 	}

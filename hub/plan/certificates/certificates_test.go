@@ -130,6 +130,19 @@ func TestConditionOfPaused(t *testing.T) {
 	}
 }
 
+// TestConditionOfMachineThatIsOff: nothing is replaced on a machine whose agent does not report.
+func TestConditionOfMachineThatIsOff(t *testing.T) {
+	for seen, want := range map[time.Duration]string{
+		time.Minute: "; a CertificateRotation replaces it",
+		time.Hour:   "; the agent was last seen at 2026-11-01 11:00:00 UTC: start the machine, and a CertificateRotation replaces it",
+	} {
+		c, _, _ := Condition(now, []Certificate{{Machine: "a", Name: "x", End: now.Add(-day), Rotated: true, Seen: now.Add(-seen)}}, nil)
+		if c.Reason != ReasonExpired || !strings.HasSuffix(c.Message, want) || strings.Count(c.Message, ";") != 1 {
+			t.Errorf("%s ago: got %q", seen, c.Message)
+		}
+	}
+}
+
 func TestDue(t *testing.T) {
 	soon := Certificate{Machine: "a", Name: "x", End: now.Add(10 * day), Rotated: true, Seen: now.Add(-time.Minute)}
 	with := func(change func(*Certificate)) Certificate {
