@@ -179,6 +179,7 @@ func connect(ctx context.Context, opts *serveOptions, logger *slog.Logger) (*res
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading --kubeconfig: %w", err)
 		}
+		go watchCredential(ctx, config.TLSClientConfig, opts.kubeconfig, logger)
 	case modeInCluster:
 		config, err = rest.InClusterConfig()
 		if err != nil {
