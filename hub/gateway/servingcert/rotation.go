@@ -3,6 +3,8 @@ package servingcert
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"time"
 
@@ -31,8 +33,8 @@ const (
 	nextCertKey     = "ca-next.crt"
 	nextKeyKey      = "ca-next.key"
 	previousCertKey = "ca-previous.crt"
-	// crossCertKey is the authority in use, signed by its predecessor. It is sent with the serving certificate, so that a machine that was off
-	// during the rotation can still verify it.
+	// crossCertKey is the authority in use, signed by its predecessor, then that, signed by its own, and so on. All are sent with the
+	// serving certificate, so that a machine that was off during rotations can still verify it.
 	crossCertKey = "ca-cross.crt"
 )
 
@@ -91,7 +93,7 @@ func (i *Identity) switchCA(secret *corev1.Secret) error {
 	}
 	secret.Data[previousCertKey] = secret.Data[caCertKey]
 	secret.Data[caCertKey], secret.Data[caKeyKey] = secret.Data[nextCertKey], secret.Data[nextKeyKey]
-	secret.Data[crossCertKey] = pki.EncodeCert(cross)
+	secret.Data[crossCertKey] = append(pki.EncodeCert(cross), secret.Data[crossCertKey]...)
 	delete(secret.Data, nextCertKey)
 	delete(secret.Data, nextKeyKey)
 	return nil
@@ -119,11 +121,22 @@ func bundle(secret *corev1.Secret) []byte {
 	return out.Bytes()
 }
 
-// chain is what is sent with the serving certificate: the leaf, and the cross-signed authority while that is valid.
+// chain is what is sent with the serving certificate: the leaf, and the cross-signed authorities up to the first that is not valid.
 func chain(secret *corev1.Secret, leaf []byte, ca *pki.Pair, now time.Time) [][]byte {
-	cross, err := pki.ParseCert(secret.Data[crossCertKey])
-	if err != nil || now.After(cross.NotAfter) || !bytes.Equal(cross.RawSubjectPublicKeyInfo, ca.Cert.RawSubjectPublicKeyInfo) {
-		return [][]byte{leaf}
+	out := [][]byte{leaf}
+	var previous *x509.Certificate
+	for rest := secret.Data[crossCertKey]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return out
+		}
+		cross, err := x509.ParseCertificate(block.Bytes)
+		switch {
+		case err != nil || now.After(cross.NotAfter),
+			previous == nil && !bytes.Equal(cross.RawSubjectPublicKeyInfo, ca.Cert.RawSubjectPublicKeyInfo),
+			previous != nil && previous.CheckSignatureFrom(cross) != nil:
+			return out
+		}
+		out, previous = append(out, cross.Raw), cross
 	}
-	return [][]byte{leaf, cross.Raw}
 }

@@ -77,6 +77,27 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestRotations: a machine that was off during several rotations trusts the authority of its time.
+func TestRotations(t *testing.T) {
+	i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now}
+	secret, err := i.newSecret(t.Context())
+	must(t, err)
+	trusted := [][]byte{bundle(secret)}
+	for range 3 {
+		for _, step := range []string{RotationPrepare, RotationSwitch, RotationFinish} {
+			secret.Annotations = map[string]string{CARotationAnnotation: step}
+			_, err := i.rotate(t.Context(), secret)
+			must(t, err)
+		}
+		trusted = append(trusted, bundle(secret))
+	}
+	for n, roots := range trusted {
+		if err := reaches(t, i, secret, roots); err != nil {
+			t.Errorf("a machine that was off since rotation %d: %v", n, err)
+		}
+	}
+}
+
 func TestRotationRefuses(t *testing.T) {
 	i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now}
 	leaf, err := pki.Issue(pki.Request{CommonName: "leaf", Lifetime: time.Hour}, nil, time.Now())
