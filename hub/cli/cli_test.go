@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
 
@@ -314,6 +317,31 @@ func TestLogOfDisconnectedClusters(t *testing.T) {
 		logr.FromSlogHandler(handler).WithValues("a", "b").Error(test.err, test.message, "reconcileID", "c")
 		if got := out.Len() > 0; got != test.want {
 			t.Errorf("%v: logged %v", test, got)
+		}
+	}
+}
+
+// TestLogOfReferences: a reference to an object is a string, of whichever type the caller has it.
+func TestLogOfReferences(t *testing.T) {
+	for _, test := range []struct {
+		ref  any
+		want string
+	}{
+		{"fleet/one", "fleet/one"},
+		{types.NamespacedName{Namespace: "fleet", Name: "one"}, "fleet/one"},
+		{types.NamespacedName{Name: "one"}, "one"},
+		{klog.KRef("fleet", "one"), "fleet/one"},
+		{klog.KRef("", "one"), "one"},
+	} {
+		var out bytes.Buffer
+		handler, err := (&logOptions{level: "info", format: "json"}).handler(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logr.FromSlogHandler(handler).WithValues("Cluster", test.ref).Info("Something happened", "Machine", test.ref)
+		var line map[string]any
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["Cluster"] != test.want || line["Machine"] != test.want {
+			t.Errorf("%T: %v: %s", test.ref, err, out.String())
 		}
 	}
 }

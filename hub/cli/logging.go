@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -29,24 +31,71 @@ func (o *logOptions) addFlags(flags *pflag.FlagSet) {
 
 // apply makes the process's one logger and routes to it what the libraries log.
 func (o *logOptions) apply(out io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", o.level)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	var handler slog.Handler
-	switch o.format {
-	case "text":
-		handler = slog.NewTextHandler(out, options)
-	case "json":
-		handler = slog.NewJSONHandler(out, options)
-	default:
-		return nil, fmt.Errorf("--log-format %q is neither text nor json", o.format)
+	handler, err := o.handler(out)
+	if err != nil {
+		return nil, err
 	}
 	logger := slog.New(handler)
 	embedded.RouteKubernetesLogs(logger)
 	ctrl.SetLogger(logr.FromSlogHandler(&lessChatter{handler}))
 	return logger, nil
+}
+
+func (o *logOptions) handler(out io.Writer) (slog.Handler, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", o.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch o.format {
+	case "text":
+		return &references{slog.NewTextHandler(out, options)}, nil
+	case "json":
+		return &references{slog.NewJSONHandler(out, options)}, nil
+	default:
+		return nil, fmt.Errorf("--log-format %q is neither text nor json", o.format)
+	}
+}
+
+// references writes references to objects as <namespace>/<name>. The hub and its libraries log them as values of several types, which slog
+// would write as a string, as an object, or as two keys. Programs that store logs may take one type for each key, and drop other lines.
+type references struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h *references) Handle(ctx context.Context, record slog.Record) error {
+	written := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	record.Attrs(func(attr slog.Attr) bool {
+		written.AddAttrs(withReference(attr))
+		return true
+	})
+	return h.Handler.Handle(ctx, written)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *references) WithAttrs(attrs []slog.Attr) slog.Handler {
+	written := make([]slog.Attr, 0, len(attrs))
+	for _, attr := range attrs {
+		written = append(written, withReference(attr))
+	}
+	return &references{h.Handler.WithAttrs(written)}
+}
+
+// WithGroup implements slog.Handler.
+func (h *references) WithGroup(name string) slog.Handler {
+	return &references{h.Handler.WithGroup(name)}
+}
+
+func withReference(attr slog.Attr) slog.Attr {
+	if kind := attr.Value.Kind(); kind != slog.KindAny && kind != slog.KindLogValuer {
+		return attr
+	}
+	switch ref := attr.Value.Any().(type) {
+	case types.NamespacedName:
+		return slog.String(attr.Key, strings.TrimPrefix(ref.String(), "/"))
+	case klog.ObjectRef:
+		return slog.String(attr.Key, ref.String())
+	}
+	return attr
 }
 
 // lessChatter keeps what controller-runtime says about every controller, source and webhook that it starts and stops for debugging: it
