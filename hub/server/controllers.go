@@ -109,7 +109,7 @@ func controlPlaneControllers(s shared) ([]reconciler, error) {
 	return []reconciler{
 		&cluster.Reconciler{Work: s.work},
 		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
-		&managementcluster.Reconciler{Access: s.access},
+		&managementcluster.Reconciler{Access: s.access, Registerer: metrics.Registry},
 		&rkecontrolplane.Reconciler{
 			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
 			Access: s.access, Releases: s.releases, Registerer: metrics.Registry, Operations: s.operations,

@@ -2,9 +2,11 @@ package managementcluster
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -41,6 +43,8 @@ type Reconciler struct {
 	Secrets client.Reader
 	// Access knows which agents are connected, and reaches clusters through them. It is required.
 	Access *tunnelaccess.Access
+	// Registerer gets the metric of the agents that are connected; nil for none.
+	Registerer prometheus.Registerer
 	// Clock is the time; SetupWithManager sets it.
 	Clock clock.PassiveClock
 
@@ -52,6 +56,11 @@ type Reconciler struct {
 // SetupWithManager registers both controllers.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Live, r.Secrets, r.Clock = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), clock.RealClock{}
+	if r.Registerer != nil {
+		if err := r.Registerer.Register(newCollector(mgr.GetCache(), mgr.Elected())); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	if err := r.setup(mgr, opts); err != nil {
 		return err
 	}
