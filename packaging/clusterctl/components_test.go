@@ -105,7 +105,8 @@ func checkDeployment(t *testing.T, p provider.Provider, deployments map[string]*
 		},
 		provider.Infrastructure: {"--node-driver-image=docker.io/drover/hub:" + version},
 	}[p]
-	for _, argument := range append(want, "--providers="+string(p), "--system-namespace=$(POD_NAMESPACE)") {
+	for _, argument := range append(want, "--providers="+string(p), "--system-namespace=$(POD_NAMESPACE)",
+		"--metrics-listen=127.0.0.1:9441") {
 		if !slices.Contains(container.Args, argument) {
 			t.Errorf("the arguments lack %s: %v", argument, container.Args)
 		}
@@ -191,11 +192,12 @@ func TestVariables(t *testing.T) {
 	}
 	objects := decode(t, r.run(t, append(withURL, "DROVER_GATEWAY_SERVICE_TYPE=NodePort",
 		"DROVER_GATEWAY_NODE_PORT=30443", "DROVER_GATEWAY_PORT=8443", "DROVER_SYSTEM_DEFAULT_REGISTRY=registry.example.com:5000",
-		"DROVER_GATEWAY_CA_SECRET=company-ca"), "generate", "provider", "--control-plane", "drover"))
+		"DROVER_GATEWAY_CA_SECRET=company-ca", "DROVER_METRICS_LISTEN=:9441"), "generate", "provider", "--control-plane", "drover"))
 	container := find[*appsv1.Deployment](t, objects)["drover-control-plane"].Spec.Template.Spec.Containers[0]
 	if container.Image != "registry.example.com/hubs/hub:v9" ||
 		!slices.Contains(container.Env, corev1.EnvVar{Name: "SYSTEM_DEFAULT_REGISTRY", Value: "registry.example.com:5000"}) ||
-		!slices.Contains(container.Env, corev1.EnvVar{Name: "GATEWAY_CA_SECRET", Value: "company-ca"}) {
+		!slices.Contains(container.Env, corev1.EnvVar{Name: "GATEWAY_CA_SECRET", Value: "company-ca"}) ||
+		!slices.Contains(container.Args, "--metrics-listen=:9441") {
 		t.Errorf("the container is %+v", container)
 	}
 	gateway := find[*corev1.Service](t, objects)["drover-gateway"].Spec
