@@ -48,7 +48,7 @@ type Options struct {
 	EncryptionKeyDir string
 	// Audit is the audit log of the API server.
 	Audit AuditOptions
-	// Registerer gets metrics of the size of the database; nil for none.
+	// Registerer gets metrics of the size of the database and of the speed of its disk; nil for none.
 	Registerer prometheus.Registerer
 	// TrimWatched makes custom resources smaller that clients in this process watch, in place; nil leaves them. It is for what their caches
 	// would drop: all of them get these objects, but for users that they impersonate.
@@ -196,7 +196,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	go certs.keepFresh(runCtx, opts.Logger, kubeconfig, adminConfig)
 	go etcd.watchSpace(runCtx, opts.etcdQuota(), opts.Logger.With("logger", "etcd"))
 	if opts.Registerer != nil {
-		opts.Registerer.MustRegister(spaceCollector{etcd, opts.etcdQuota()})
+		opts.Registerer.MustRegister(spaceCollector{etcd, opts.etcdQuota()}, diskCollector{prometheus.DefaultGatherer})
 	}
 
 	undo.forget()

@@ -124,3 +124,24 @@ func TestSpaceMetrics(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// TestDiskMetrics: etcd has metrics of these names, and those of the hub have their values.
+func TestDiskMetrics(t *testing.T) {
+	etcd := startTestEtcd(t, Options{DataDir: t.TempDir()})
+	defer etcd.close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(diskCollector{prometheus.DefaultGatherer})
+	families, err := registry.Gather()
+	if err != nil || len(families) != len(diskMetrics) {
+		t.Fatalf("%d of %d metrics: %v", len(families), len(diskMetrics), err)
+	}
+	for _, family := range families {
+		if buckets := family.GetMetric()[0].GetHistogram().GetBucket(); len(buckets) < 2 {
+			t.Errorf("%s has the buckets %v", family.GetName(), buckets)
+		}
+		if commits := family.GetMetric()[0].GetHistogram().GetSampleCount(); family.GetName() == "etcd_disk_backend_commit_duration_seconds" &&
+			commits == 0 {
+			t.Error("etcd has not committed anything when it started")
+		}
+	}
+}
