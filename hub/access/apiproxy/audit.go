@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"gopkg.in/natefinch/lumberjack.v2"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drover-dev/drover/hub/identity/userauth"
 )
@@ -65,6 +68,8 @@ type AuditLog struct {
 	// queued is how many events wait to be written, dropped counts those that never are.
 	queued  atomic.Int64
 	dropped prometheus.Counter
+	// complaints limits what the hub logs about these: there may be hundreds in a second, and its log may be on the same disk.
+	complaints rate.Sometimes
 }
 
 // NewAuditLog opens the log, or returns nil where none is asked for.
@@ -72,10 +77,13 @@ func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
 	if opts.Path == "" {
 		return nil, nil
 	}
-	log := &AuditLog{out: io.NopCloser(nil), dropped: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "drover_proxy_audit_events_dropped_total",
-		Help: "Events that are not in the audit log, since it could not be written, or not fast enough.",
-	})}
+	log := &AuditLog{
+		out: io.NopCloser(nil), complaints: rate.Sometimes{Interval: time.Minute},
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "drover_proxy_audit_events_dropped_total",
+			Help: "Events that are not in the audit log, since it could not be written, or not fast enough.",
+		}),
+	}
 	var out io.Writer = os.Stdout
 	if opts.Path != "-" {
 		if err := os.MkdirAll(filepath.Dir(opts.Path), 0o700); err != nil {
@@ -91,7 +99,8 @@ func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
 		out, log.out = rotated, rotated
 	}
 	// The disk is not waited for.
-	writer := auditWriter{Backend: auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), log: log}
+	file := auditFile{Writer: out, log: log}
+	writer := auditWriter{Backend: auditlog.NewBackend(file, auditlog.FormatJson, auditv1.SchemeGroupVersion), log: log}
 	log.Backend = buffered.NewBackend(writer, buffered.BatchConfig{BufferSize: auditBuffer, MaxBatchSize: 1})
 	return log, nil
 }
@@ -102,13 +111,34 @@ func (l *AuditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		if l.queued.Add(1) > auditBuffer {
 			l.queued.Add(-1)
-			l.dropped.Inc()
-			audit.HandlePluginError(buffered.PluginName, errAuditBufferFull, event)
+			l.drop(errAuditBufferFull)
 			continue
 		}
 		l.Backend.ProcessEvents(event)
 	}
 	return true
+}
+
+// drop counts an event that is not in the log, and says why.
+func (l *AuditLog) drop(err error) {
+	l.dropped.Inc()
+	l.complaints.Do(func() {
+		ctrl.Log.WithName("audit").Error(err, "Events are missing in the audit log; drover_proxy_audit_events_dropped_total counts them")
+	})
+}
+
+// auditFile drops what cannot be written. The backend in front of it would log each event with its error.
+type auditFile struct {
+	io.Writer
+	log *AuditLog
+}
+
+// Write implements io.Writer.
+func (f auditFile) Write(event []byte) (int, error) {
+	if _, err := f.Writer.Write(event); err != nil {
+		f.log.drop(err)
+	}
+	return len(event), nil
 }
 
 // auditWriter writes the events that wait in the queue of an AuditLog.

@@ -1,7 +1,9 @@
 package apiproxy
 
 import (
+	"context"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,6 +37,28 @@ func TestAuditDropped(t *testing.T) {
 	if got := testutil.ToFloat64(log.dropped); got != 5 || log.queued.Load() != auditBuffer-2 {
 		t.Errorf("%v events are counted as dropped, %d wait", got, log.queued.Load())
 	}
+}
+
+// TestAuditOnFullDisk: events that the disk has no room for are counted, and the hub does not log each of them.
+func TestAuditOnFullDisk(t *testing.T) {
+	full := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.Symlink("/dev/full", full); err != nil {
+		t.Fatal(err)
+	}
+	log, err := NewAuditLog(AuditOptions{Path: full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.ProcessEvents(&auditinternal.Event{}, &auditinternal.Event{}, &auditinternal.Event{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := log.Start(ctx); err != nil { // it writes what waits, and ends
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(log.dropped); got != 3 {
+		t.Errorf("%v events are counted as dropped", got)
+	}
+	log.complaints.Do(func() { t.Error("the next event would be logged, too") })
 }
 
 // TestAuditMetrics: dropped events are among the metrics of the proxy.
