@@ -338,9 +338,10 @@ func TestLogOfReferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		logr.FromSlogHandler(handler).WithValues("Cluster", test.ref).Info("Something happened", "Machine", test.ref)
+		logr.FromSlogHandler(handler).WithValues("Cluster", test.ref).Error(errors.New("broken"), "Something failed", "Machine", test.ref)
 		var line map[string]any
-		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["Cluster"] != test.want || line["Machine"] != test.want {
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["Cluster"] != test.want || line["Machine"] != test.want ||
+			line["error"] != "broken" {
 			t.Errorf("%T: %v: %s", test.ref, err, out.String())
 		}
 	}

@@ -57,8 +57,9 @@ func (o *logOptions) handler(out io.Writer) (slog.Handler, error) {
 	}
 }
 
-// references writes references to objects as <namespace>/<name>. The hub and its libraries log them as values of several types, which slog
-// would write as a string, as an object, or as two keys. Programs that store logs may take one type for each key, and drop other lines.
+// references writes references to objects as <namespace>/<name>, and errors with the key "error". The hub and its libraries log references
+// as values of several types, which slog would write as a string, as an object, or as two keys. Programs that store logs may take one type
+// for each key, and drop other lines.
 type references struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -86,6 +87,9 @@ func (h *references) WithGroup(name string) slog.Handler {
 }
 
 func withReference(attr slog.Attr) slog.Attr {
+	if attr.Key == "err" { // as logr names it; the hub's own messages have "error"
+		attr.Key = "error"
+	}
 	if kind := attr.Value.Kind(); kind != slog.KindAny && kind != slog.KindLogValuer {
 		return attr
 	}
