@@ -199,7 +199,8 @@ func environment(driver string, credential map[string]string) []string {
 }
 
 // secretField matches the names of fields whose values are kept out of messages.
-var secretField = regexp.MustCompile(`(?i)(password|passwd|secret|token|accesskey|apikey|privatekey|credential|userdata)`)
+var secretField = regexp.MustCompile(
+	`(?i)(password|passwd|secret|token|accesskey|apikey|privatekey|credential|userdata|authencodedjson|^auth$|kubeconfig)`)
 
 // secrets are the values that must not appear in messages and logs.
 func (m *Machine) secrets() []string {

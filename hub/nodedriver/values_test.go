@@ -1,6 +1,7 @@
 package nodedriver
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,5 +40,18 @@ func TestCredentialBeforeDefault(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v, (-want +got):\n%s", name, err, diff)
 		}
+	}
+}
+
+// TestSecretFields: the credentials of google and harvester are no text for users, neither those of a machine nor what a driver has kept.
+func TestSecretFields(t *testing.T) {
+	m := &Machine{
+		Spec: map[string]any{"authEncodedJson": "planted-account", "kubeconfigContent": "planted-kubeconfig"},
+		State: &State{Name: "a", Files: map[string][]byte{
+			configFile: []byte(`{"Driver":{"Auth":"planted-key","KubeConfigContent":"planted-access"}}`),
+		}},
+	}
+	if got := m.Redact("planted-account planted-kubeconfig planted-key planted-access"); strings.Contains(got, "planted") {
+		t.Errorf("got %s", got)
 	}
 }

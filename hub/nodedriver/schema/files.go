@@ -19,11 +19,15 @@ var (
 	fileFlagName  = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 )
 
+// takesContent is in Rancher's annotation of google. The flag takes the content itself: Rancher hands a credential on as it is, and makes a
+// file only of what is in a machine configuration.
+const takesContent = "authEncodedJson:authEncodedJson"
+
 // ParseFiles reads the annotation FileFieldsAnnotation of a NodeDriver.
 func ParseFiles(annotation string) (Files, error) {
 	files := Files{}
 	for pair := range strings.SplitSeq(annotation, ",") {
-		if pair = strings.TrimSpace(pair); pair == "" {
+		if pair = strings.TrimSpace(pair); pair == "" || pair == takesContent {
 			continue
 		}
 		name, field, _ := strings.Cut(pair, ":")

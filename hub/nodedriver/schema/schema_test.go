@@ -140,6 +140,11 @@ func TestFileFields(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %s", annotation, got, err, want)
 		}
 	}
+	// Rancher's annotation of google.
+	files, err := ParseFiles("authEncodedJson:authEncodedJson,userdata:userdata")
+	if diff := cmp.Diff(Files{"userdata": "userdata"}, files); diff != "" || err != nil {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
 	flags[1].Default = "/a/path"
 	if key := flagProps([]Field{{Name: "key", Flag: flags[1], File: true}}, true, "")["key"]; key.Description !=
 		"Key (the content of the file)" || key.Default != nil {
