@@ -39,8 +39,10 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 	if !errors.As(err, &answer) || !answer.Answered || !m.State.isGone(answer.Message) {
 		return err
 	}
-	// exoscale deletes its key before the machine: when that has failed, the next removal does not find the key.
-	if running, stateErr := s.Running(ctx, stateTimeout); stateErr == nil && running {
+	// exoscale deletes its key before the machine: when that has failed, the next removal does not find the key. Of a cloud that says the same
+	// of a machine that the credential may not use, it is gone only if its state can be seen, as that of one that was terminated.
+	running, stateErr := s.Running(ctx, stateTimeout)
+	if stateErr == nil && running || stateErr != nil && orNotLetIn.MatchString(answer.Message) {
 		return err
 	}
 	return nil
@@ -49,9 +51,14 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 var (
 	// notLetIn matches the error of a cloud that knows no account of the credential any more.
 	notLetIn = regexp.MustCompile(`(?i)oauth2:|invalid_grant|invalid_client|unauthorized|AADSTS|adal:|authenticat`)
-	// neverCreated matches what the driver digitalocean answers of a machine that the cloud has refused to create, such as for a quota: it has
-	// no ID.
-	neverCreated = regexp.MustCompile(`(?i)dropletID is invalid because cannot be less than 1`)
+	// orNotLetIn matches the error of oci, which is the same where there is no machine and where the credential may not use it.
+	orNotLetIn = regexp.MustCompile(`(?i)NotAuthorizedOrNotFound|Authorization failed or requested resource not found`)
+	// neverCreated matches what the drivers digitalocean and oci answer of a machine that the cloud has refused to create, such as for a
+	// quota: it has no ID.
+	neverCreated = regexp.MustCompile(
+		`(?i)dropletID is invalid because cannot be less than 1|value cannot be empty for field InstanceId in path`)
+	// notFound matches the answer of a cloud that does not know something; that of nutanix is ENTITY_NOT_FOUND.
+	notFound = regexp.MustCompile(`(?i)not found|ENTITY_NOT_FOUND`)
 	// namedNotFound finds the names of what was not found.
 	namedNotFound = regexp.MustCompile(`(?i)['"]([^'"]+)['"]:? (?:was |is )?not found`)
 	// ownField matches the fields of a driver's configuration by which the machine is known at its cloud.
@@ -65,7 +72,7 @@ func (s *State) isGone(answer string) bool {
 	if neverCreated.MatchString(answer) {
 		return true
 	}
-	if !strings.Contains(strings.ToLower(answer), "not found") || notLetIn.MatchString(answer) {
+	if !notFound.MatchString(answer) || notLetIn.MatchString(strings.ReplaceAll(answer, s.Name, "")) {
 		return false
 	}
 	own := s.ownNames()

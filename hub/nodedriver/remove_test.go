@@ -15,6 +15,8 @@ func TestIsGone(t *testing.T) {
 			`directory 'Example'."}`
 		google = `Delete "https://compute.googleapis.com/compute/v1/projects/p/zones/z/instances/one-all-a": oauth2: cannot fetch token: ` +
 			`400 Bad Request Response: {"error":"invalid_grant","error_description":"Invalid grant: account not found"}`
+		nutanix = `error launching deleting VM one-all-a: error: {"code": 404, "kind": "vm", "message_list": [{"message": "vm : 4213 does not ` +
+			`exist.", "reason": "ENTITY_NOT_FOUND"}], "state": "ERROR"}`
 	)
 	for _, tt := range []struct {
 		answer string
@@ -31,6 +33,9 @@ func TestIsGone(t *testing.T) {
 		{`droplet "77" not found`, true},
 		{"dropletID is invalid because cannot be less than 1", true},
 		{"diskID is invalid because cannot be less than 1", false},
+		{"value cannot be empty for field InstanceId in path", true},
+		{"value cannot be empty for field SubnetId in path", false},
+		{nutanix, true},
 		{"network 'VM Network' not found", false},
 		{"datacenter '/DC0' not found", false},
 		{"vm 'one-all-a' not found; network 'VM Network' not found", false},
@@ -42,5 +47,8 @@ func TestIsGone(t *testing.T) {
 		if got := s.isGone(tt.answer); got != tt.want {
 			t.Errorf("%s: got %t, want %t", tt.answer, got, tt.want)
 		}
+	}
+	if s.Name = "authentication-all-a"; !s.isGone("vm 'authentication-all-a' not found") {
+		t.Error("the name of a machine is taken for an error of its credential")
 	}
 }

@@ -248,6 +248,9 @@ func (d *driver) Remove() error {
 
 func (d *driver) State() (int, error) {
 	_, err := d.call(http.MethodGet, "/instances/"+d.ID, nil)
+	if d.mode == "stopped" {
+		return 4, err
+	}
 	return 1, err
 }
 
