@@ -2,23 +2,23 @@ package nodedriver
 
 import "encoding/json"
 
-// namesWithIDs are the fields of drivers with names that they look up again before they remove a machine, although the field beside it has
-// the ID that they have found: a machine whose image was deleted since could not be removed.
-var namesWithIDs = map[string]map[string]string{
-	"openstack": {"ImageName": "ImageId", "FlavorName": "FlavorId", "NetworkName": "NetworkId", "ServerGroupName": "ServerGroupId"},
-}
+// lookedUp are the fields of drivers with names that they look up before they remove a machine, although the removal needs nothing of what
+// these name: a machine whose image was deleted since, or that was not created since a name is wrong, could not be removed.
+var lookedUp = map[string][]string{"openstack": {"ImageName", "FlavorName", "NetworkName", "ServerGroupName"}}
 
-// withoutNames returns the configuration of a machine without the names that have an ID.
+// withoutNames returns the configuration of a machine that is to be removed without these names, and without the pool of its floating
+// address if it has no address.
 func withoutNames(driver string, config []byte) []byte {
 	fields := map[string]json.RawMessage{}
-	if len(namesWithIDs[driver]) == 0 || json.Unmarshal(config, &fields) != nil {
+	if len(lookedUp[driver]) == 0 || json.Unmarshal(config, &fields) != nil {
 		return config
 	}
-	for name, id := range namesWithIDs[driver] {
-		var found string
-		if json.Unmarshal(fields[id], &found) == nil && found != "" {
-			delete(fields, name)
-		}
+	for _, name := range lookedUp[driver] {
+		delete(fields, name)
+	}
+	var address string
+	if json.Unmarshal(fields["IPAddress"], &address) != nil || address == "" {
+		delete(fields, "FloatingIpPool")
 	}
 	out, err := json.Marshal(fields)
 	if err != nil {
