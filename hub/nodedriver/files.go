@@ -60,9 +60,9 @@ func (m *Machine) flagValues(s *session) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	byUserData := userDataField(s.fields)
-	for _, field := range s.fields {
-		if !field.File || byUserData != nil && field.Name == byUserData.Name {
+	byPath, byText := userDataFields(s.fields)
+	for i, field := range s.fields {
+		if !field.File || byPath == &s.fields[i] || byText == &s.fields[i] {
 			continue
 		}
 		given[field.Flag.Name] = field.Flag.Default

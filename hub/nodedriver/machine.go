@@ -179,17 +179,15 @@ func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
 	if err != nil {
 		return nil, err
 	}
-	byUserData := userDataField(s.fields)
+	byUserData, _ := userDataFields(s.fields)
 	if byUserData != nil {
-		users, _ := given[byUserData.Flag.Name].(string)
-		data, err := userData(m.Hostname, users, m.Script)
+		data, err := userData(m.Hostname, fromFile(s.fields, given, userDataPath), m.Script)
 		if err != nil {
 			return nil, err
 		}
 		if err := s.box.WriteFile(userDataPath, data); err != nil {
 			return nil, err
 		}
-		given[byUserData.Flag.Name] = userDataPath
 	}
 	if err := m.configure(ctx, s, given); err != nil {
 		return nil, err

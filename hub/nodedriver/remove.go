@@ -117,9 +117,7 @@ func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log
 	if err != nil {
 		return nil, err
 	}
-	if byUserData := userDataField(s.fields); byUserData != nil {
-		given[byUserData.Flag.Name] = byUserData.Flag.Default // there is no file of that
-	}
+	fromFile(s.fields, given, "")
 	var before, now map[string]any
 	if fresh.configure(ctx, s, given) != nil {
 		return saved, nil

@@ -2,11 +2,13 @@ package nodedriver
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -24,17 +26,50 @@ const (
 	maxUserData = 2 << 20
 )
 
-// userDataField is the field of the flag that takes the path of a file with user data, which is the first with such a name, as it is for
-// rancher-machine; nil if the driver has none. Harvester has cloud-config for the path, and then user-data for a text.
-func userDataField(fields []schema.Field) *schema.Field {
+// userDataFields are the fields of the flags for user data; nil if the driver has none. byPath takes the path of a file: it is the first
+// with such a name, as it is for rancher-machine; harvester has cloud-config for the path, and then user-data for a text. Others, such as
+// hetzner and cloudscale, have one for the text first, byText, and another one for the path.
+func userDataFields(fields []schema.Field) (byPath, byText *schema.Field) {
+	first := slices.IndexFunc(fields, namesUserData)
+	if first < 0 {
+		return nil, nil
+	}
+	name := fields[first].Flag.Name
 	for i, field := range fields {
-		for _, part := range []string{"user-data", "userdata", "custom-data", "cloud-config"} {
-			if strings.Contains(field.Flag.Name, part) && field.Flag.Default != nil {
-				return &fields[i]
-			}
+		if field.Flag.Name == name+"-file" || field.Flag.Name == name+"file" {
+			return &fields[i], &fields[first]
 		}
 	}
-	return nil
+	return &fields[first], nil
+}
+
+// namesUserData reports whether a flag is one for user data by its name.
+func namesUserData(field schema.Field) bool {
+	_, isText := field.Flag.Default.(string)
+	return isText && slices.ContainsFunc([]string{"user-data", "userdata", "custom-data", "cloud-config"}, func(part string) bool {
+		return strings.Contains(field.Flag.Name, part)
+	})
+}
+
+// fromFile has a driver take its user data from a file, or none if there is no file, and returns what the user wrote. A flag such as
+// vultr-cloud-init-from-file says that the one for user data has a path instead of the text.
+func fromFile(fields []schema.Field, given map[string]any, file string) (users string) {
+	byPath, byText := userDataFields(fields)
+	if byPath == nil {
+		return ""
+	}
+	users, _ = given[byPath.Flag.Name].(string)
+	given[byPath.Flag.Name] = file
+	if byText != nil {
+		text, _ := given[byText.Flag.Name].(string)
+		users, given[byText.Flag.Name] = cmp.Or(users, text), ""
+	}
+	for _, field := range fields {
+		if _, isBool := field.Flag.Default.(bool); isBool && strings.HasSuffix(field.Flag.Name, "-from-file") {
+			given[field.Flag.Name] = byText == nil && file != ""
+		}
+	}
+	return users
 }
 
 // userData returns the user data of a machine: what the user wrote, and the bootstrap script after it.
