@@ -33,7 +33,7 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 	if err := s.SetConfig(ctx, withoutNames(m.Driver, config)); err != nil {
 		return err
 	}
-	err = s.Remove(ctx, RemoveTimeout)
+	err = s.removeMachine(ctx, m)
 	var answer *plugin.Error
 	// What a driver has written before it broke off says nothing.
 	if !errors.As(err, &answer) || !answer.Answered || !m.State.isGone(answer.Message) {
@@ -46,6 +46,22 @@ func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plu
 		return err
 	}
 	return nil
+}
+
+// removeMachine has the driver remove the machine. That of exoscale deletes the key pair first, and ends where there is none: when it could
+// not delete the machine after that, it never would. So the machine is removed once more, without a key pair.
+func (s *session) removeMachine(ctx context.Context, m *Machine) error {
+	err := s.Remove(ctx, RemoveTimeout)
+	var answer *plugin.Error
+	var known struct{ KeyPair string }
+	if !errors.As(err, &answer) || !answer.Answered || !m.State.isGone(answer.Message) ||
+		json.Unmarshal(m.State.Config(), &known) != nil || known.KeyPair == "" {
+		return err
+	}
+	if err := s.SetConfig(ctx, []byte(`{"KeyPair":""}`)); err != nil { // the rest stays
+		return err
+	}
+	return s.Remove(ctx, RemoveTimeout)
 }
 
 var (

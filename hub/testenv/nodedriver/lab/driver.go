@@ -71,7 +71,7 @@ type driver struct {
 
 	MachineName, StorePath, SSHUser, SSHKeyPath, IPAddress string
 	SSHPort                                                int
-	URL, Token, Image, UserData, ID, KeyFile               string
+	URL, Token, Image, UserData, ID, KeyFile, KeyPair      string
 	Size                                                   int
 	Tags                                                   []string
 	Private                                                bool
@@ -218,6 +218,9 @@ func (d *driver) Create() error {
 		return err
 	}
 	d.ID, d.IPAddress, d.SSHPort = created.ID, created.IP, created.Port
+	if d.mode == "keypair" {
+		d.KeyPair = d.MachineName
+	}
 	if d.mode == "die" {
 		time.Sleep(3 * time.Second) // the hub saves what it knows meanwhile
 		fmt.Fprintln(os.Stderr, "panic: died with the token "+d.Token)
@@ -230,6 +233,9 @@ func (d *driver) Create() error {
 func (d *driver) Remove() error {
 	if d.ID == "" {
 		return nil
+	}
+	if d.KeyPair != "" { // an earlier removal has deleted it
+		return fmt.Errorf("key pair not found")
 	}
 	if d.mode == "files" {
 		private, err := os.ReadFile(d.KeyFile)
