@@ -115,7 +115,7 @@ var chatter = []string{
 const lostElection = "error received after stop sequence was engaged"
 
 // isDisconnected reports whether a reconcile has failed for no other reason than that a cluster is not connected. Cluster API's controllers
-// return that as an error, each health check some fifteen times in the first ten minutes of a hub; conditions say which clusters are not.
+// return that as an error, each health check some fifteen times in the first minutes of a hub; conditions say which clusters are not.
 func isDisconnected(record slog.Record) (only bool) {
 	if record.Message != "Reconciler error" {
 		return false

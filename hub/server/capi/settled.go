@@ -16,8 +16,9 @@ import (
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
-// settleTime is how long a cluster was connected before health checks look at it: as long as a new machine has for its Node by default.
-const settleTime = 10 * time.Minute
+// settleTime is how long a cluster was connected before health checks look at it. Kubelets report within a minute, and machines that could
+// not register while the hub was down try again as often. Controller-runtime may look at a health check up to twice as late.
+const settleTime = 2 * time.Minute
 
 // settledClusters is the ClusterCache of the controller of MachineHealthChecks, for which a cluster that has just been reached is not
 // connected yet. That a Node was lost long ago may mean that the API was down since, and its kubelet has not reported again yet; and the

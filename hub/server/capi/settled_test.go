@@ -29,7 +29,7 @@ func (c *changingConnection) GetClient(context.Context, client.ObjectKey) (clien
 	return c.remote, c.err
 }
 
-// TestSettledClusters: health checks do not look at a cluster in the first ten minutes of each connection to it.
+// TestSettledClusters: health checks do not look at a cluster in the first minutes of each connection to it.
 func TestSettledClusters(t *testing.T) {
 	connection := &changingConnection{remote: stuck{}, err: clustercache.ErrClusterNotConnected}
 	hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build()
@@ -46,14 +46,14 @@ func TestSettledClusters(t *testing.T) {
 	}{
 		{name: "not connected", err: clustercache.ErrClusterNotConnected},
 		{name: "just connected", after: time.Hour},
-		{name: "connected for a while", after: 9 * time.Minute},
-		{name: "settled", after: time.Minute, looks: true},
+		{name: "connected for a while", after: settleTime - time.Second},
+		{name: "settled", after: time.Second, looks: true},
 		{name: "still settled", after: time.Hour, looks: true},
 		{name: "connection lost", err: clustercache.ErrClusterNotConnected},
 		{name: "connected again", after: time.Minute},
-		{name: "settled again", after: 10 * time.Minute, looks: true},
+		{name: "settled again", after: settleTime, looks: true},
 		{name: "another cluster of the name", deleted: true},
-		{name: "settled, too", after: 10 * time.Minute, looks: true},
+		{name: "settled, too", after: settleTime, looks: true},
 	} {
 		if now, connection.err = now.Add(step.after), step.err; step.deleted {
 			settled.forget(key)
