@@ -24,7 +24,8 @@ func (b *builder) addHostCheck(restart string) {
 	if !kernel && !user {
 		return
 	}
-	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{CommonInstruction: plans.CommonInstruction{
+	// Rancher's agent reports what an instruction has printed only where its output is saved.
+	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{SaveOutput: true, CommonInstruction: plans.CommonInstruction{
 		Name: checkHostInstruction, Command: "/bin/sh", Env: []string{restart},
 		Args: []string{"-c", checkHostSh, checkHostInstruction, b.stampFile(), strconv.FormatBool(kernel), strconv.FormatBool(user),
 			"/proc/sys"},

@@ -38,6 +38,9 @@ func TestHostCheck(t *testing.T) {
 		if tc.want == "" && len(plan.Instructions) == 1 {
 			continue
 		}
+		if !check.SaveOutput {
+			t.Errorf("%s: Rancher's agent would not say what is missing", name)
+		}
 		if len(check.Args) < 3 || strings.Join(check.Args[3:], " ") != tc.want || len(check.Env) != 1 ||
 			check.Env[0] != install(plan).Env[0] {
 			t.Errorf("%s: got %q with %q", name, check.Args, check.Env)
@@ -67,8 +70,10 @@ func TestHostCheckScript(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", checkHostSh, checkHostInstruction, filepath.Join(dir, "stamp"), kernel, user,
 			dir)
 		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "FAKE=" + dir, "RESTART_STAMP=new"}
-		out, err := cmd.CombinedOutput()
-		return strings.TrimSpace(string(out)), err
+		var out strings.Builder
+		cmd.Stderr = &out
+		err := cmd.Run()
+		return strings.TrimSpace(out.String()), err
 	}
 	write(map[string]string{"vm/overcommit_memory": "0\n", "vm/panic_on_oom": "0\n", "kernel/panic": "10\n", "stamp": "old\n"})
 	const want = "The machine is not prepared for its configuration: sysctl vm.overcommit_memory=1 is needed, and it is 0; " +

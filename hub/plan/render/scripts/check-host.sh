@@ -22,6 +22,6 @@ if [ "$user" = true ] && command -v getent >/dev/null; then
     getent group etcd >/dev/null || fault 'there is no group etcd'
 fi
 if [ -n "$faults" ]; then
-    printf '%s\n' "The machine is not prepared for its configuration: $faults"
+    printf '%s\n' "The machine is not prepared for its configuration: $faults" >&2
     exit 1
 fi
