@@ -54,6 +54,9 @@ const (
 	// refreshInterval is how often Nodes are read by another connection after a removal was requested: the connection that is watched may be
 	// the removed member's own.
 	refreshInterval = 10 * time.Second
+	// quorumInterval is how often a removal for which too few members would be left is evaluated: it waits some time only for a new machine
+	// that gets no infrastructure.
+	quorumInterval = time.Minute
 )
 
 // clusterState is what is known of a cluster with a deleted member.
@@ -336,5 +339,9 @@ func electionPending(s clusterState, c candidate) *decision {
 
 func removalBlocked(s clusterState, c candidate) *decision {
 	w := rollout.CheckRemoval(s.inputs, c.machine.Name)
-	return decideIf(w != (rollout.Wait{}), keepHook, w.Reason, "%s", w.Message)
+	d := decideIf(w != (rollout.Wait{}), keepHook, w.Reason, "%s", w.Message)
+	if w.Reason == rollout.ReasonWaitingForQuorum {
+		d.requeueAfter = quorumInterval
+	}
+	return d
 }

@@ -166,6 +166,9 @@ func TestEvaluate(t *testing.T) {
 		},
 			action: keepHook, reason: "Settling", requeueAfter: 15 * time.Second},
 		{name: "one of two, after a while", others: []rollout.Machine{etcd("b")}, action: requestRemoval, reason: "Removing"},
+		{name: "one of two, and another one may join", others: []rollout.Machine{etcd("b"), {Name: "x", Etcd: true, Created: now,
+			Unusable: "has no infrastructure yet"}}, action: keepHook, reason: rollout.ReasonWaitingForQuorum, message: "Waiting for x to join",
+			requeueAfter: time.Minute},
 		{name: "another is on its way out", others: []rollout.Machine{etcd("b"), etcd("c"), etcd("d", asked)}, action: keepHook,
 			reason: rollout.ReasonWaitingForOthers, message: "d"},
 	}

@@ -43,6 +43,7 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 		Etcd:         hasRole(machine, bootstrap, rkev1.EtcdRoleLabel),
 		ControlPlane: hasRole(machine, bootstrap, rkev1.ControlPlaneRoleLabel),
 		Worker:       hasRole(machine, bootstrap, rkev1.WorkerRoleLabel),
+		Created:      machine.CreationTimestamp.Time,
 		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
 		PlanSecret:   rkev1.PlanSecretName(bootstrap.Name), HasPlanSecret: secret != nil,
 		Provided: HasProvider(machine), Unusable: unusable(machine, bootstrap), Removal: removal(machine),

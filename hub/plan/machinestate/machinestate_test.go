@@ -20,12 +20,16 @@ import (
 // infrastructure only after its Node, and waits for no more than to be created.
 func TestUnusable(t *testing.T) {
 	machine, bootstrap := &clusterv1.Machine{}, &rkev1.RKEBootstrap{}
+	machine.CreationTimestamp = metav1.Unix(1000, 0)
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io",
 		Kind: "LabMachine", Name: "a"}
 	read := func() string {
 		m, _, err := Of(machine, bootstrap, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !m.Created.Equal(machine.CreationTimestamp.Time) {
+			t.Errorf("it was created at %s", m.Created)
 		}
 		return m.Unusable
 	}

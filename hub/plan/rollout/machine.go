@@ -20,6 +20,8 @@ type Machine struct {
 	// Etcd, ControlPlane and Worker are the machine's roles; more than one may be set.
 	Etcd, ControlPlane, Worker bool
 
+	// Created is when the Machine was created.
+	Created time.Time
 	// Deleting is set once the Machine or its RKEBootstrap is being deleted.
 	Deleting bool
 	// HasPlanSecret is set once the plan Secret exists.

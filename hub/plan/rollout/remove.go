@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CheckRemoval says why the etcd member of a machine that is being deleted cannot be removed now; zero if it can. It reads Now, Machines
@@ -101,12 +102,16 @@ func removalLosesQuorum(in Inputs, m *Machine) Wait {
 	return Wait{ReasonWaitingForQuorum, message}
 }
 
-// newMembers are the machines that are to join etcd and were not given a plan yet. The others that join are waited for in any case, and
-// nobody waits for one that may never come: its infrastructure may be that of the machine that is removed.
+// infrastructurePatience is for how long after its creation a removal waits for a machine that has no infrastructure yet.
+const infrastructurePatience = 20 * time.Minute
+
+// newMembers are the machines that are to join etcd and were not given a plan yet. The others that join are waited for in any case. One
+// without infrastructure has it within minutes as a rule, but may never get any: the host may be that of the machine that is removed.
 func newMembers(in Inputs) (names []string) {
 	for i := range in.Machines {
 		m := &in.Machines[i]
-		if m.Etcd && !m.Deleting && m.Progress == ProgressNone && !m.votes() && m.HasPlanSecret && m.Unusable == "" && m.Problem == "" {
+		comes := m.HasPlanSecret && m.Unusable == "" || in.Now.Sub(m.Created) < infrastructurePatience
+		if m.Etcd && !m.Deleting && m.Progress == ProgressNone && !m.votes() && comes && m.Problem == "" {
 			names = append(names, m.Name)
 		}
 	}

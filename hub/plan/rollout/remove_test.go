@@ -3,6 +3,7 @@ package rollout
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // deletedMember is a deleted machine whose pre-terminate hook is due.
@@ -12,10 +13,10 @@ func deletedMember(name string) Machine {
 	return m
 }
 
-// freshWithoutInfrastructure is a machine that may never come.
-func freshWithoutInfrastructure(name string) Machine {
+// freshWithoutInfrastructure is a machine that was created a while before the zero time.
+func freshWithoutInfrastructure(name string, age time.Duration) Machine {
 	m := fresh(name, "ec")
-	m.Unusable = "has no infrastructure yet"
+	m.Unusable, m.Created = "has no infrastructure yet", time.Time{}.Add(-age)
 	return m
 }
 
@@ -76,8 +77,10 @@ func TestCheckRemoval(t *testing.T) {
 			message: "Waiting for c, which is not a voting member of etcd yet"},
 		"one of two, before a new one joins": {others: []Machine{member("b"), fresh("x", "ec")}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for x to join etcd, or to be deleted: without a, b would be the only voting etcd member"},
+		"one of two, before one that has just been created": {others: []Machine{member("b"), freshWithoutInfrastructure("x", 5*time.Minute)},
+			reason: ReasonWaitingForQuorum, message: "Waiting for x to join etcd"},
 		"one of two, beside a new one that is deleted": {others: []Machine{member("b"), deletedFresh("x")}},
-		"one of two, beside one that may never come":   {others: []Machine{member("b"), freshWithoutInfrastructure("x")}},
+		"one of two, beside one that may never come":   {others: []Machine{member("b"), freshWithoutInfrastructure("x", time.Hour)}},
 		"one of two, beside a new worker":              {others: []Machine{member("b"), fresh("x", "w")}},
 		"one of three, before a new one joins":         {others: []Machine{member("b"), member("c"), fresh("x", "ec")}},
 		"while another is drained":                     {others: []Machine{member("b", drained), member("c")}},
