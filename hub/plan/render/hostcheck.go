@@ -20,16 +20,20 @@ const checkHostInstruction = "check-host"
 // addHostCheck has a machine checked before the distribution is restarted, with the given RESTART_STAMP: with a profile of CIS, and with
 // protect-kernel-defaults, it ends at once on a machine that is not prepared. A server that runs is not stopped for that.
 func (b *builder) addHostCheck(restart string) {
+	b.plan.Instructions = append(b.plan.Instructions, b.hostCheck(b.stampFile(), restart)...)
+}
+
+// hostCheck is the instruction that checks the machine unless the RESTART_STAMP in env is the one in a file; none where nothing is wanted.
+func (b *builder) hostCheck(stampFile string, env ...string) []plans.Instruction {
 	kernel, user := b.hostNeeds()
 	if !kernel && !user {
-		return
+		return nil
 	}
 	// Rancher's agent reports what an instruction has printed only where its output is saved.
-	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{SaveOutput: true, CommonInstruction: plans.CommonInstruction{
-		Name: checkHostInstruction, Command: "/bin/sh", Env: []string{restart},
-		Args: []string{"-c", checkHostSh, checkHostInstruction, b.stampFile(), strconv.FormatBool(kernel), strconv.FormatBool(user),
-			"/proc/sys"},
-	}})
+	return []plans.Instruction{{SaveOutput: true, CommonInstruction: plans.CommonInstruction{
+		Name: checkHostInstruction, Command: "/bin/sh", Env: env,
+		Args: []string{"-c", checkHostSh, checkHostInstruction, stampFile, strconv.FormatBool(kernel), strconv.FormatBool(user), "/proc/sys"},
+	}}}
 }
 
 // hostNeeds reports whether the distribution wants the parameters of the kernel that the kubelet would set, and the user etcd.

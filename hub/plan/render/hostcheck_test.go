@@ -4,9 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -49,6 +53,30 @@ func TestHostCheck(t *testing.T) {
 		if unmanaged, _ := Plan(in); len(unmanaged.Instructions) != 1 {
 			t.Errorf("%s: a configuration that is not the hub's is checked", name)
 		}
+	}
+}
+
+// TestHostCheckBeforeRestore: a machine is checked before all machines are stopped for a restore, after which it could not start.
+func TestHostCheckBeforeRestore(t *testing.T) {
+	in := machineOf(t, rke2, "a", "ec")
+	in.Cluster.Spec.MachineGlobalConfig = config(t, `{"profile": "cis"}`)
+	wanted, problems := Plan(in)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	op, task := restoring("a", nil), operation.Task{Step: "Preflight", Name: operation.TaskCheckSnapshot, Apart: true}
+	plan := WithTask(in.Cluster, in.Machine, wanted, op, task)
+	names := []string{InstallInstruction, checkHostInstruction, string(operation.TaskCheckSnapshot)}
+	if diff := cmp.Diff(names, instructionNames(plan)); diff != "" {
+		t.Fatal(diff)
+	}
+	check := plan.Instructions[1]
+	got, want := strings.Join(check.Args[3:], " "), "/dev/null true true /proc/sys"
+	if got != want || !slices.Contains(check.Env, "RESTART_STAMP=restore") {
+		t.Errorf("got %q with %q", got, check.Env)
+	}
+	if diff := cmp.Diff(names[:1], instructionNames(WithoutTask(plan))); diff != "" {
+		t.Errorf("after the check: %s", diff)
 	}
 }
 

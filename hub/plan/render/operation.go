@@ -98,7 +98,8 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 	case operation.TaskPing:
 		return []plans.Instruction{t.script(string(name), ":")}
 	case operation.TaskCheckSnapshot:
-		return []plans.Instruction{t.checkSnapshot()}
+		// The distribution will be started with its configuration, whatever the machine was prepared for when it started before.
+		return append(t.hostCheck("/dev/null", t.id, restartStamp+"=restore"), t.checkSnapshot())
 	case operation.TaskStop:
 		return []plans.Instruction{t.stop()}
 	case operation.TaskRestoreSnapshot:
