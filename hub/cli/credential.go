@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// credentialWarning is how long before its end a client certificate of --kubeconfig is logged, every credentialInterval.
+	// credentialWarning is how long before its end a client certificate of --kubeconfig is logged, every credentialInterval. One for less
+	// than a year may be replaced in its file in time, and is logged in the last quarter of its time.
 	credentialWarning  = 60 * 24 * time.Hour
 	credentialInterval = 24 * time.Hour
 )
@@ -36,7 +37,7 @@ func warnOfCredential(credential rest.TLSClientConfig, file string, now time.Tim
 		raw, _ = os.ReadFile(credential.CertFile) // whoever uses it says why it cannot be read
 	}
 	cert, err := pki.ParseCert(raw)
-	if err != nil || cert.NotAfter.Sub(now) > credentialWarning {
+	if err != nil || cert.NotAfter.Sub(now) > min(credentialWarning, cert.NotAfter.Sub(cert.NotBefore)/4) {
 		return
 	}
 	logger.Warn("The client certificate in --kubeconfig ends soon, and without it the hub does not reach its API: replace it, and restart "+

@@ -46,6 +46,18 @@ func testWatchCredential(t *testing.T) {
 			t.Errorf("%s: %d lines, want %d: %s", name, got, tc.lines, log.String())
 		}
 	}
+	short, err := pki.Issue(pki.Request{CommonName: "hub", Usage: x509.ExtKeyUsageClientAuth, Lifetime: 40 * day}, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left, want := range map[time.Duration]int{13 * day: 0, 9 * day: 1} {
+		var log strings.Builder
+		warnOfCredential(rest.TLSClientConfig{CertData: short.CertPEM()}, "hub.kubeconfig", short.Cert.NotAfter.Add(-left),
+			slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Count(log.String(), "ends soon"); got != want {
+			t.Errorf("%s before the end of one for 40 days: %d lines", left, got)
+		}
+	}
 	var log strings.Builder
 	time.Sleep(355 * day)
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Hour)
