@@ -1,8 +1,9 @@
 #!/bin/sh
 # Checks what the distribution ends without when it starts with its configuration, before it is restarted:
 #   sh -c SCRIPT check-host STAMP KERNEL USER PROC
-# STAMP is the file with the RESTART_STAMP of the last start; with the same one nothing restarts, and nothing is checked. KERNEL is "true"
-# where it wants parameters of the kernel, which are below PROC, and USER where it wants user and group etcd. Nothing is changed.
+# STAMP is the file with the RESTART_STAMP of the last start; with the same one the configuration is that of now, and nothing is checked.
+# KERNEL is "true" where it wants parameters of the kernel, which are below PROC, and USER where it wants user and group etcd. Nothing is
+# changed.
 set -eu
 stamp=$1 kernel=$2 user=$3 proc=$4
 faults=
