@@ -79,11 +79,14 @@ func TestUserTokens(t *testing.T) {
 		User: managementv3.TokenUser{Username: user, UID: string(account.UID), Groups: []string{"system:serviceaccounts", "left"}},
 	}}
 	env.Create(t, earlier)
-	userToken(t, c, token, usertokens.Request{TTLSeconds: 600})
-	env.Get(t, "", earlier.Name, earlier)
-	if !slices.Equal(earlier.Spec.User.Groups, []string{"system:serviceaccounts"}) || earlier.Status.ConfirmedAt == nil {
-		t.Errorf("groups %v, confirmed at %v", earlier.Spec.User.Groups, earlier.Status.ConfirmedAt)
-	}
+	testenv.Until(t, "a login that the hub knows the Token at", func() error {
+		userToken(t, c, token, usertokens.Request{TTLSeconds: 600})
+		env.Get(t, "", earlier.Name, earlier)
+		if !slices.Equal(earlier.Spec.User.Groups, []string{"system:serviceaccounts"}) || earlier.Status.ConfirmedAt == nil {
+			return fmt.Errorf("groups %v, confirmed at %v", earlier.Spec.User.Groups, earlier.Status.ConfirmedAt)
+		}
+		return nil
+	})
 
 	lasting := userToken(t, c, token, usertokens.Request{TTLSeconds: 3600, Persistent: true, Description: "test"})
 	client := withToken(c, lasting.Token)

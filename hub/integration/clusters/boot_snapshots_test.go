@@ -124,11 +124,18 @@ func TestETCDSnapshots(t *testing.T) {
 	}
 }
 
+// setMissingSince changes a status, of which there is no event for the controller, and then an annotation: when the controller gets that
+// event, its cache has both.
 func setMissingSince(t *testing.T, snapshot *rkev1.ETCDSnapshot, since time.Time) {
 	t.Helper()
 	base, at := snapshot.DeepCopy(), metav1.NewTime(since)
 	snapshot.Status.MissingSince = &at
 	if err := env.Client.Status().Patch(t.Context(), snapshot, client.MergeFrom(base)); err != nil {
+		t.Fatal(err)
+	}
+	base = snapshot.DeepCopy()
+	metav1.SetMetaDataAnnotation(&snapshot.ObjectMeta, "test/missing-since", since.String())
+	if err := env.Client.Patch(t.Context(), snapshot, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
 }
