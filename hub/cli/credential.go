@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
@@ -21,14 +22,7 @@ const (
 // watchCredential logs that the client certificate of --kubeconfig ends soon, until ctx ends. Nobody renews it: those of k3s and RKE2 are
 // for a year.
 func watchCredential(ctx context.Context, credential rest.TLSClientConfig, file string, logger *slog.Logger) {
-	for {
-		warnOfCredential(credential, file, time.Now(), logger)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(credentialInterval):
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { warnOfCredential(credential, file, time.Now(), logger) }, credentialInterval)
 }
 
 func warnOfCredential(credential rest.TLSClientConfig, file string, now time.Time, logger *slog.Logger) {

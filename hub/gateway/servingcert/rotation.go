@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
 )
@@ -124,19 +124,15 @@ func bundle(secret *corev1.Secret) []byte {
 // chain is what is sent with the serving certificate: the leaf, and the cross-signed authorities up to the first that is not valid.
 func chain(secret *corev1.Secret, leaf []byte, ca *pki.Pair, now time.Time) [][]byte {
 	out := [][]byte{leaf}
+	crosses, _ := certutil.ParseCertsPEM(secret.Data[crossCertKey]) // those before one that is damaged
 	var previous *x509.Certificate
-	for rest := secret.Data[crossCertKey]; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return out
-		}
-		cross, err := x509.ParseCertificate(block.Bytes)
-		switch {
-		case err != nil || now.After(cross.NotAfter),
-			previous == nil && !bytes.Equal(cross.RawSubjectPublicKeyInfo, ca.Cert.RawSubjectPublicKeyInfo),
-			previous != nil && previous.CheckSignatureFrom(cross) != nil:
-			return out
+	for _, cross := range crosses {
+		if now.After(cross.NotAfter) ||
+			previous == nil && !bytes.Equal(cross.RawSubjectPublicKeyInfo, ca.Cert.RawSubjectPublicKeyInfo) ||
+			previous != nil && previous.CheckSignatureFrom(cross) != nil {
+			break
 		}
 		out, previous = append(out, cross.Raw), cross
 	}
+	return out
 }
