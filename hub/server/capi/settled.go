@@ -8,16 +8,19 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
 // settleTime is how long a cluster was connected before health checks look at it. Kubelets report within a minute, and machines that could
-// not register while the hub was down try again as often. Controller-runtime may look at a health check up to twice as late.
+// not register while the hub was down try again as often.
 const settleTime = 2 * time.Minute
 
 // settledClusters is the ClusterCache of the controller of MachineHealthChecks, for which a cluster that has just been reached is not
@@ -36,10 +39,42 @@ type settledClusters struct {
 	mu sync.Mutex
 	// since is when each cluster was first seen connected. Cluster API asks for the client of a cluster whenever its connection changes.
 	since map[client.ObjectKey]time.Time
+	// settled is called when a cluster was connected for settleTime.
+	settled func(client.ObjectKey)
 }
 
 func newSettledClusters(cache clustercache.ClusterCache, hub client.Client) *settledClusters {
-	return &settledClusters{ClusterCache: cache, hub: hub, now: time.Now, since: map[client.ObjectKey]time.Time{}}
+	return &settledClusters{
+		ClusterCache: cache, hub: hub, now: time.Now, since: map[client.ObjectKey]time.Time{}, settled: func(client.ObjectKey) {},
+	}
+}
+
+// GetClusterSource implements clustercache.ClusterCache.
+func (c *settledClusters) GetClusterSource(
+	controller string, checks func(ctx context.Context, cluster client.Object) []ctrl.Request, opts ...clustercache.GetClusterSourceOption,
+) source.Source {
+	return settledSource{c.ClusterCache.GetClusterSource(controller, checks, opts...), c, checks}
+}
+
+// settledSource also has the health checks of a cluster reconciled when it has settled. Each reconcile until then fails, and the next one
+// follows up to 1,000 s later, since those while the cluster was not connected have failed, too.
+type settledSource struct {
+	source.Source
+	clusters *settledClusters
+	checks   func(ctx context.Context, cluster client.Object) []ctrl.Request
+}
+
+// Start implements source.Source.
+func (s settledSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	s.clusters.mu.Lock()
+	s.clusters.settled = func(cluster client.ObjectKey) {
+		object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
+		for _, check := range s.checks(ctx, object) {
+			queue.Add(check)
+		}
+	}
+	s.clusters.mu.Unlock()
+	return s.Source.Start(ctx, queue)
 }
 
 // forget is called when a Cluster is deleted: another one of its name is another cluster.
@@ -70,6 +105,8 @@ func (c *settledClusters) settle(cluster client.ObjectKey, notConnected error) e
 	if !known {
 		since = c.now()
 		c.since[cluster] = since
+		settled := c.settled
+		time.AfterFunc(settleTime, func() { settled(cluster) })
 	}
 	if left := since.Add(settleTime).Sub(c.now()); left > 0 {
 		return fmt.Errorf("waiting %s after the cluster was reached: %w", left.Round(time.Second), clustercache.ErrClusterNotConnected)

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -27,6 +32,12 @@ type changingConnection struct {
 
 func (c *changingConnection) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
 	return c.remote, c.err
+}
+
+func (*changingConnection) GetClusterSource(
+	string, func(context.Context, client.Object) []ctrl.Request, ...clustercache.GetClusterSourceOption,
+) source.Source {
+	return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[ctrl.Request]) error { return nil })
 }
 
 // TestSettledClusters: health checks do not look at a cluster in the first minutes of each connection to it.
@@ -66,6 +77,40 @@ func TestSettledClusters(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 	}
+}
+
+// TestSettledSource: when a cluster has settled, its health checks are reconciled at once, however often they have failed before.
+func TestSettledSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).Build()
+		settled, key := newSettledClusters(&changingConnection{remote: stuck{}}, hub), client.ObjectKey{Namespace: "fleet", Name: "one"}
+		queue := priorityqueue.New("test", func(o *priorityqueue.Opts[ctrl.Request]) {
+			o.RateLimiter = workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]()
+		})
+		defer queue.ShutDown()
+		check := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "one-workers"}}
+		begin := quietNodes{settled}.GetClusterSource("test", func(_ context.Context, cluster client.Object) []ctrl.Request {
+			if client.ObjectKeyFromObject(cluster) != key {
+				t.Errorf("the health checks of %s are asked for", client.ObjectKeyFromObject(cluster))
+			}
+			return []ctrl.Request{check}
+		}).Start
+		if err := begin(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := settled.GetClient(t.Context(), key); !errors.Is(err, clustercache.ErrClusterNotConnected) {
+			t.Fatalf("just connected: %v", err)
+		}
+		queue.AddWithOpts(priorityqueue.AddOpts{After: 1000 * time.Second}, check) // after many failures
+		connected := time.Now()
+		got, _ := queue.Get()
+		if waited := time.Since(connected); got != check || waited != settleTime {
+			t.Errorf("%v after %s, want %s", got, waited, settleTime)
+		}
+		if _, err := settled.GetClient(t.Context(), key); err != nil {
+			t.Errorf("settled: %v", err)
+		}
+	})
 }
 
 // unhealthy is a Machine of a MachineSet that waits for its replacement.
