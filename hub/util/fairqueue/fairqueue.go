@@ -138,14 +138,20 @@ func (q *queue) Done(request ctrl.Request) {
 	}
 }
 
-// next is the namespace with the fewest workers of those that wait for another one and may have it; nil for none.
-func (q *queue) next() (fewest *namespace) {
+// next is the namespace with the fewest workers of those that wait for another one and may have it, and of several the one with the most
+// urgent object: after a start of the hub all that exists waits, and is less urgent than what happens. nil for none.
+func (q *queue) next() (next *namespace) {
+	urgent := 0
 	for _, n := range q.namespaces {
-		if len(n.waiting) > 0 && q.mayBegin(n) && (fewest == nil || n.workers < fewest.workers) {
-			fewest = n
+		if len(n.waiting) == 0 || !q.mayBegin(n) {
+			continue
+		}
+		priority := n.priorities[n.waiting[0]]
+		if next == nil || n.workers < next.workers || n.workers == next.workers && priority > urgent {
+			next, urgent = n, priority
 		}
 	}
-	return fewest
+	return next
 }
 
 // choose gives the first object that waits a worker.

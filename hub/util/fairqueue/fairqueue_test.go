@@ -163,6 +163,31 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// TestUrgent: of namespaces with equally few workers, the one with the most urgent object is first, however many there are.
+func TestUrgent(t *testing.T) {
+	testWorkers(t, 3, func(w *workers) {
+		w.add(0, "a/1", "a/2", "b/1")
+		w.add(-100, "a/3")
+		const others = 50
+		for i := range others {
+			w.add(-100, fmt.Sprintf("c%02d/x", i))
+		}
+		w.end("b/1") // a has its share
+		w.want("while a/3 waits", "a/1", "a/2", "c00/x")
+		w.end("a/1") // a/3 is behind those of all other namespaces, so that these wait, too
+		w.want("a/3 begins", "a/2", "a/3", "c00/x")
+		w.wantWaiting(others - 1)
+		w.add(0, "z/urgent")
+		w.end("c00/x")
+		begun := slices.DeleteFunc(w.busy(), func(o string) bool { return o[0] == 'a' })
+		w.end(begun...)
+		w.want("one of the others was done", "a/2", "a/3", "z/urgent")
+		for busy := w.busy(); len(busy) > 0; busy = w.busy() {
+			w.end(busy[0])
+		}
+	})
+}
+
 // TestAll: whatever comes and ends when, no namespace has more workers than its share, and in the end all objects were worked on.
 func TestAll(t *testing.T) {
 	testWorkers(t, 9, func(w *workers) {
