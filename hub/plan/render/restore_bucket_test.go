@@ -62,7 +62,7 @@ func TestRestoreChecksBucket(t *testing.T) {
 }
 
 // TestCheckScriptBucket: only what shows that the snapshot cannot be downloaded ends a restore. A server that does not answer may be the
-// reason of the restore.
+// reason of the restore. Each time the bucket is listed with another timeout.
 func TestCheckScriptBucket(t *testing.T) {
 	const (
 		table   = "Name   Location   Size   Created\n"
@@ -91,11 +91,12 @@ func TestCheckScriptBucket(t *testing.T) {
 			h := newHost(t)
 			h.write(filepath.Join(h.bin, "k3s"),
 				fmt.Sprintf("#!/bin/sh\necho k3s \"$@\" >>\"$LOG\"\ncat <<'EOF'\n%s\nEOF\nexit %d\n", c.list, c.exit))
+			h.write(filepath.Join(h.bin, "date"), "#!/bin/sh\necho 1790000567\n")
 			out, called, err := h.run(restoreCheckSh, "", "7", h.data, "", "s", "k3s", "--etcd-s3", "--etcd-s3-folder=a b")
 			if (err != nil) != c.fail || !strings.Contains(out, c.says) {
 				t.Errorf("%v: %s", err, out)
 			}
-			if called != "k3s etcd-snapshot list --etcd-s3 --etcd-s3-folder=a b --etcd-s3-timeout=30s\n" {
+			if called != "k3s etcd-snapshot list --etcd-s3 --etcd-s3-folder=a b --etcd-s3-timeout=30567ms\n" {
 				t.Errorf("called: %s", called)
 			}
 		})
