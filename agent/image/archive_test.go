@@ -249,26 +249,13 @@ func TestFirstArchiveByNameCounts(t *testing.T) {
 // TestArchivesOfOtherArchitectures: archives of one tag for all architectures of a fleet may be copied to all machines.
 func TestArchivesOfOtherArchitectures(t *testing.T) {
 	const tag = "docker.io/rancher/installer:v1"
-	of := func(architecture string) v1.Image {
-		t.Helper()
-		image := imageOf(t, map[string]string{"for": architecture})
-		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		config = config.DeepCopy()
-		config.Architecture = architecture
-		if image, err = mutate.ConfigFile(image, config); err != nil {
-			t.Fatal(err)
-		}
-		return image
-	}
+	of := func(architecture string) v1.Image { return imageFor(t, v1.Platform{Architecture: architecture}) }
 	s := offline(t)
 	put(t, s, "a.tar", saved(t, tag, of("arm64")))
 	put(t, s, "b.tar", laidOut(t, map[string]string{"io.containerd.image.name": tag}, of("arm64")))
 	_, err := stage(t, s, tag)
 	for _, file := range []string{"a.tar", "b.tar"} {
-		want := file + ": the image is for arm64, this machine is amd64"
+		want := file + ": the image is for linux/arm64, this machine is linux/amd64"
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -171,7 +171,7 @@ func (a *archiveIndex) findOCI(ref name.Reference, platform v1.Platform, bounds 
 		}
 		m, err := decodeManifest(raw, "")
 		if _, byTag := ref.(name.Tag); err == nil && byTag && m.image != nil && hash == descriptor.Digest {
-			err = checkArchitecture(a.documents[blobFile(m.image.Config.Digest)], platform)
+			err = checkPlatform(a.documents[blobFile(m.image.Config.Digest)], platform)
 		}
 		return m, err
 	})
@@ -183,16 +183,6 @@ func (a *archiveIndex) findOCI(ref name.Reference, platform v1.Platform, bounds 
 		all = append(all, archiveLayer{file: blobFile(layer.Digest), digest: layer.Digest})
 	}
 	return all, nil
-}
-
-// checkArchitecture returns an error for a configuration of an image that is for another architecture. Archives of one tag for several
-// architectures may be in one directory, and without an index nothing else says for which one they are.
-func checkArchitecture(config []byte, platform v1.Platform) error {
-	var image struct{ Architecture string }
-	if json.Unmarshal(config, &image) != nil || image.Architecture == "" || image.Architecture == platform.Architecture {
-		return nil
-	}
-	return fmt.Errorf("the image is for %s, this machine is %s", image.Architecture, platform.Architecture)
 }
 
 // findDescriptor finds an image in the index of an OCI layout: by name, or by the digest of the image or of its index.
@@ -268,7 +258,7 @@ func (a *archiveIndex) findDocker(ref name.Reference, platform v1.Platform, boun
 	if err := json.Unmarshal(raw, &config); err != nil {
 		return nil, fmt.Errorf("decoding image configuration %s: %w", image.Config, err)
 	}
-	if err := checkArchitecture(raw, platform); err != nil {
+	if err := checkPlatform(raw, platform); err != nil {
 		return nil, err
 	}
 	if digests := len(config.RootFS.DiffIDs); digests != len(image.Layers) {

@@ -160,6 +160,20 @@ func (c *client) blob(ctx context.Context, layer v1.Descriptor, offset int64) (i
 	return response.Body, nil
 }
 
+// config requests the configuration of an image.
+func (c *client) config(ctx context.Context, descriptor v1.Descriptor) ([]byte, error) {
+	body, err := c.blob(ctx, descriptor, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	raw, err := io.ReadAll(io.LimitReader(body, maxManifestBytes))
+	if err != nil {
+		return nil, err
+	}
+	return raw, verifyDigest(raw, descriptor.Digest)
+}
+
 // startOf returns at which byte of the blob a response starts, at most offset. What cannot be the blob, such as a login page, must not be
 // taken for a part of it.
 func startOf(response *http.Response, size, offset int64) (start int64, err error) {

@@ -115,6 +115,22 @@ func imageOf(t *testing.T, layers ...map[string]string) v1.Image {
 	return image
 }
 
+// imageFor makes an image whose configuration names a platform, of which it holds the architecture.
+func imageFor(t *testing.T, platform v1.Platform) v1.Image {
+	t.Helper()
+	image := imageOf(t, map[string]string{"for": platform.Architecture})
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Variant = platform.OS, platform.Architecture, platform.Variant
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
 func push(t *testing.T, h *fakeRegistry, repository string, image v1.Image) {
 	t.Helper()
 	ref, err := name.ParseReference(h.host() + "/" + repository)

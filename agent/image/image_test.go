@@ -32,15 +32,15 @@ func TestStageByTagAndDigest(t *testing.T) {
 		got, err := stage(t, s, h.host()+"/rancher/installer"+ref)
 		checkStaged(t, got, err)
 	}
-	// The layers are asked for once.
+	// The layers and the configuration are asked for once.
 	blobs := 0
 	for _, request := range h.asked() {
 		if strings.Contains(request, "/blobs/") {
 			blobs++
 		}
 	}
-	if blobs != 2 {
-		t.Errorf("fetched %d layers", blobs)
+	if blobs != 3 {
+		t.Errorf("fetched %d blobs", blobs)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -105,6 +106,20 @@ func selectPlatform(index *v1.IndexManifest, platform v1.Platform) (v1.Descripto
 		available = append(available, descriptor.Platform.String())
 	}
 	return v1.Descriptor{}, fmt.Errorf("the image is not available for %s, only for %s", platform, strings.Join(available, ", "))
+}
+
+// checkPlatform returns an error for a configuration of an image that is for another platform. Without an index, nothing else says for
+// which one the image of a tag is. Variants are not compared: those of an architecture are versions of it.
+func checkPlatform(config []byte, machine v1.Platform) error {
+	var image v1.Platform
+	if json.Unmarshal(config, &image) != nil || image.Architecture == "" {
+		return nil
+	}
+	image.OS = cmp.Or(image.OS, machine.OS)
+	if image.Satisfies(v1.Platform{OS: machine.OS, Architecture: machine.Architecture}) {
+		return nil
+	}
+	return fmt.Errorf("the image is for %s, this machine is %s", image, machine)
 }
 
 // checkedLayers returns the layers of an image if they are within the limits and the registry itself has them.

@@ -118,6 +118,51 @@ func TestManifestThatDoesNotMatchItsDigest(t *testing.T) {
 	checkStaged(t, got, err)
 }
 
+// TestImageOfAnotherPlatform: a tag need not have an index, so that the configuration of its image decides. A mirror that has the image of
+// another platform does not keep the registry from serving the right one.
+func TestImageOfAnotherPlatform(t *testing.T) {
+	tests := map[string]struct {
+		platform v1.Platform
+		err      string
+	}{
+		"the same":                {platform: v1.Platform{OS: "linux", Architecture: "amd64"}},
+		"the same with a variant": {platform: v1.Platform{OS: "linux", Architecture: "amd64", Variant: "v2"}},
+		"none":                    {},
+		"no OS":                   {platform: v1.Platform{Architecture: "amd64"}},
+		"another architecture": {platform: v1.Platform{OS: "linux", Architecture: "arm", Variant: "v7"},
+			err: "the image is for linux/arm/v7, this machine is linux/amd64"},
+		"another OS": {platform: v1.Platform{OS: "windows", Architecture: "amd64"},
+			err: "the image is for windows/amd64, this machine is linux/amd64"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			mirror, registry, image := newRegistry(t, false), newRegistry(t, false), imageFor(t, test.platform)
+			push(t, mirror, "a/b:v1", image)
+			s := newStore(t, "mirrors:\n  "+registry.host()+":\n    endpoint: [\""+mirror.URL+"\"]\n")
+			ref := registry.host() + "/a/b:v1"
+			for range 2 {
+				got, err := stage(t, s, ref)
+				if test.err == "" && (err != nil || got["for"] != test.platform.Architecture) ||
+					test.err != "" && (err == nil || !strings.Contains(err.Error(), "from "+mirror.host()+": "+test.err)) {
+					t.Errorf("got %v, %v", got, err)
+				}
+			}
+			push(t, registry, "a/b:v1", twoLayers(t))
+			if got, err := stage(t, s, ref); test.err != "" {
+				checkStaged(t, got, err)
+			}
+			// Whoever names a digest has chosen.
+			digest, err := image.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := stage(t, s, registry.host()+"/a/b@"+digest.String()); err != nil || got["for"] != test.platform.Architecture {
+				t.Errorf("by digest: got %v, %v", got, err)
+			}
+		})
+	}
+}
+
 // TestDigestOfAnIndex shows that B12 cannot happen: an image can be pinned by the digest of its index or of one platform's manifest.
 func TestDigestOfAnIndex(t *testing.T) {
 	h := newRegistry(t, false)

@@ -142,9 +142,15 @@ func (p *pull) manifest(ctx context.Context, id string, patience time.Duration) 
 		if raw, contentType, err = c.manifest(ctx, id); err != nil {
 			return err
 		}
-		// What is not a manifest must not keep the next endpoint from serving one.
-		if m, err = decodeManifest(raw, contentType); err == nil && byDigest {
+		// What is not a manifest, or is for other machines, must not keep the next endpoint from serving one.
+		m, err = decodeManifest(raw, contentType)
+		switch {
+		case err == nil && byDigest:
 			err = verifyDigest(raw, digest)
+		case err == nil:
+			if digest, _, err = v1.SHA256(bytes.NewReader(raw)); err == nil {
+				err = p.checkPlatform(ctx, c, digest, m)
+			}
 		}
 		if err != nil {
 			return &permanentError{err}
@@ -152,14 +158,29 @@ func (p *pull) manifest(ctx context.Context, id string, patience time.Duration) 
 		p.prefer(c)
 		return nil
 	})
-	if err == nil && !byDigest {
-		digest, _, err = v1.SHA256(bytes.NewReader(raw))
-	}
 	if err != nil {
 		return manifest{}, err
 	}
 	p.resolved(digest)
 	return m, p.store.Host.WriteFile(p.cache.path(blobName(digest)), raw, fs.WithMode(0o600))
+}
+
+// checkPlatform returns an error if the configuration of the image of a tag is for another platform. A manifest that is in the cache was
+// checked when it was received. A configuration that cannot be read is no reason to fail: only the layers are needed.
+func (p *pull) checkPlatform(ctx context.Context, c *client, digest v1.Hash, m manifest) error {
+	if m.image == nil || m.image.Config.Digest == (v1.Hash{}) {
+		return nil
+	}
+	if _, err := p.cachedManifest(digest); err == nil {
+		return nil
+	}
+	config, err := c.config(ctx, m.image.Config)
+	if err != nil {
+		p.store.Log.Warn("Reading the configuration of the image failed, its platform is not checked", "image", p.ref.Name(),
+			"endpoint", c.endpoint.url.Host, "error", err)
+		return nil
+	}
+	return checkPlatform(config, p.store.platform)
 }
 
 func (p *pull) cachedManifest(digest v1.Hash) (manifest, error) {
