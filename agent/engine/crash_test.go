@@ -210,6 +210,40 @@ func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
 	}
 }
 
+// TestProgramThatRemovesItsFolder restarts the agent after a program has removed the folder in which it runs. It is not started twice.
+func TestProgramThatRemovesItsFolder(t *testing.T) {
+	for name, away := range map[string]time.Duration{"it still runs": time.Minute, "it has ended": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				began := 0
+				w.host.Program("clean", func(ctx context.Context, c run.Command) (run.Result, error) {
+					began++
+					if err := w.host.RemoveAll(c.Dir); err != nil {
+						t.Error(err)
+					}
+					if retry.Sleep(ctx, 10*time.Minute) != nil {
+						return run.Result{ExitCode: -1}, ctx.Err()
+					}
+					return run.Result{Stdout: []byte("clean " + env(c, envAttempt))}, nil
+				})
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "clean", true)}}, 1)
+				w.start()
+				w.waitAMinute()
+				w.stop()
+				time.Sleep(away)
+				w.start()
+				time.Sleep(20 * time.Minute)
+				w.stop()
+				got := w.secret.status()
+				if got.State != plans.StateSucceeded || string(got.AppliedOutput["only"]) != "clean 1" || began != 1 {
+					t.Errorf("began %d times, got %+v", began, got)
+				}
+			})
+		})
+	}
+}
+
 // crash starts an engine and stops the world before or after an effect. It reports whether there was one, with the machine running again.
 func (w *world) crash(step int, after bool) bool {
 	ended := make(chan struct{})

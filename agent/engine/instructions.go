@@ -21,8 +21,13 @@ const maxErrorOutput = 2 << 10
 func (a *attempt) runInstruction(ctx context.Context, i int, resumeOnly bool) error {
 	e, instruction, r := a.engine, a.plan.Instructions[i], a.engine.journal.Record()
 	name := displayName(instruction.CommonInstruction, "instructions", i)
-	ready := resumeOnly || i == 0 && a.prepared || r.InstructionsStarted == i+1 && filestate.IsDir(e.Host, a.dir(i))
-	if !ready {
+	started := r.InstructionsStarted == i+1
+	if ready := resumeOnly || i == 0 && a.prepared || started && filestate.IsDir(e.Host, a.dir(i)); !ready {
+		if started { // the program may have removed its folder: it runs, or has ended, all the same
+			if err := a.runInstruction(ctx, i, true); !errors.Is(err, errPaused) {
+				return err
+			}
+		}
 		if err := a.stage(ctx, i, name); err != nil {
 			return err
 		}
