@@ -77,6 +77,8 @@ var (
 	notFound = regexp.MustCompile(`(?i)not found|ENTITY_NOT_FOUND`)
 	// namedNotFound finds the names of what was not found.
 	namedNotFound = regexp.MustCompile(`(?i)['"]([^'"]+)['"]:? (?:was |is )?not found`)
+	// ofInstance finds the error of the machine itself among those that the driver otc lists, one a line, of all that it deletes.
+	ofInstance = regexp.MustCompile(`(?m)^\s*\* (failed to (?:delete instance|wait for instance status after deletion): .*)$`)
 	// ownField matches the fields of a driver's configuration by which the machine is known at its cloud.
 	ownField = regexp.MustCompile(`(?i)^(machine|instance|server|droplet|device|linode|vm)?_?(id|uuid|name)$`)
 )
@@ -85,6 +87,9 @@ var (
 // error. That tells as well of other things that were not found, while the machine still runs: of the account of the credential, or of the
 // network, the datacenter or the resource pool of the machine, for which the driver of vSphere looks before it removes one.
 func (s *State) isGone(answer string) bool {
+	if own := ofInstance.FindStringSubmatch(answer); own != nil {
+		answer = own[1]
+	}
 	if neverCreated.MatchString(answer) {
 		return true
 	}

@@ -17,6 +17,8 @@ func TestIsGone(t *testing.T) {
 			`400 Bad Request Response: {"error":"invalid_grant","error_description":"Invalid grant: account not found"}`
 		nutanix = `error launching deleting VM one-all-a: error: {"code": 404, "kind": "vm", "message_list": [{"message": "vm : 4213 does not ` +
 			`exist.", "reason": "ENTITY_NOT_FOUND"}], "state": "ERROR"}`
+		otcLeft = "2 errors occurred:\n\t* failed to delete instance: Forbidden\n\t* failed to delete key pair: Resource not found\n\n"
+		otcGone = "2 errors occurred:\n\t* failed to delete instance: Resource not found\n\t* failed to delete security group: in use\n\n"
 	)
 	for _, tt := range []struct {
 		answer string
@@ -36,6 +38,10 @@ func TestIsGone(t *testing.T) {
 		{"value cannot be empty for field InstanceId in path", true},
 		{"value cannot be empty for field SubnetId in path", false},
 		{nutanix, true},
+		{otcGone, true},
+		{otcLeft, false},
+		{"1 error occurred:\n\t* failed to wait for instance status after deletion: A timeout occurred\n\n", false},
+		{"1 error occurred:\n\t* failed to delete key pair: Resource not found\n\n", true}, // its instance is deleted before
 		{"network 'VM Network' not found", false},
 		{"datacenter '/DC0' not found", false},
 		{"vm 'one-all-a' not found; network 'VM Network' not found", false},
