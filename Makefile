@@ -9,6 +9,11 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 # Without the folder in what is compiled, a second clone compiles nothing again.
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+# Programs run on every machine of their architecture, and the same commit gives the same bytes, whatever the environment of the builder or
+# "go env -w" says.
+export GOAMD64 := v1
+export GOARM64 := v8.0
+export GOFIPS140 := off
 
 GO ?= go
 GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)
