@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +18,23 @@ import (
 // checkRestored finds out whether the hub was restored from a backup of before an upgrade of the cluster. Nothing is delivered to its
 // machines then, not even a change that restarts nothing: each plan installs its version, which would be that of the backup. Only the
 // cluster's Nodes say what it runs, since Machines and plan Secrets are those of the backup, and agents report no version. It is checked
-// once after a restore: from then on the hub knows of each upgrade.
+// once after a restore: from then on the hub knows of each upgrade. With the configuration of a snapshot that was not restored it cannot be
+// checked: that may be of an earlier version on purpose.
 func (s *scope) checkRestored(restored time.Time) {
 	s.outdated = rollout.Wait{}
-	if !s.controlPlane.CreationTimestamp.Time.Before(restored) || s.unrestored() != "" || s.versionChecked(restored) || !s.wasInitialized() {
+	if !s.controlPlane.CreationTimestamp.Time.Before(restored) || s.versionChecked(restored) || !s.wasInitialized() {
 		return
 	}
-	desired := s.controlPlane.Spec.DesiredVersion()
+	desired, unrestored := s.controlPlane.Spec.DesiredVersion(), s.unrestored()
 	switch {
 	case !s.operationOfBackup(restored) && operation.RestoresData(s.operation):
 		// What has run before does not matter any more.
+	case unrestored != "":
+		name, _, _ := strings.Cut(unrestored, "/")
+		s.outdated = rollout.Wait{Reason: rollout.ReasonHubRestored, Message: fmt.Sprintf("The hub was restored from a backup, and the "+
+			"Cluster has the configuration of ETCDSnapshot %s, whose data is not restored: waiting for an ETCDSnapshotRestore. If there is "+
+			"none, restore it with another generation, or set the configuration back and remove spec.rkeConfig.etcdSnapshotRestore", name)}
+		return
 	case s.nodes == nil:
 		s.outdated = rollout.Wait{Reason: rollout.ReasonWaitingForConnection, Message: fmt.Sprintf("The hub was restored from a backup: "+
 			"waiting for a connection to the cluster's API, to check that no Node runs a later minor version than %s", desired)}

@@ -2,6 +2,7 @@ package rkecontrolplane
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ func TestCheckRestored(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*scope)
 		reason string
+		// text is in the message of HubRestored; empty for the Node that is newer.
+		text string
 		// checked is set where it is not asked again.
 		checked bool
 	}{
@@ -48,6 +51,12 @@ func TestCheckRestored(t *testing.T) {
 			s.controlPlane.Annotations = map[string]string{rkev1.VersionCheckedAnnotation: "1970-01-01T00:33:21Z"}
 		}, checked: true},
 		"a restore of a snapshot": {change: func(s *scope) { s.operation = restoring(time.Unix(3000, 0)) }, checked: true},
+		"the configuration of a snapshot": {change: askUnrestored, reason: rollout.ReasonHubRestored,
+			text: "the configuration of ETCDSnapshot snap, whose data is not restored"},
+		"the configuration of a snapshot, confirmed by a user": {change: func(s *scope) {
+			askUnrestored(s)
+			s.controlPlane.Annotations[rkev1.VersionCheckedAnnotation] = "1970-01-01T00:33:21Z"
+		}, checked: true},
 		"one in the backup": {change: func(s *scope) { s.operation = restoring(time.Unix(1000, 0)) },
 			reason: rollout.ReasonHubRestored},
 	} {
@@ -62,10 +71,17 @@ func TestCheckRestored(t *testing.T) {
 		if s.outdated.Reason != tc.reason || s.versionChecked(restored) != tc.checked {
 			t.Errorf("%s: waits for %+v, checked: %t", name, s.outdated, s.versionChecked(restored))
 		}
-		if tc.reason == rollout.ReasonHubRestored && !strings.Contains(s.outdated.Message, "Node b runs v1.36.3+k3s1") {
+		text := cmp.Or(tc.text, "Node b runs v1.36.3+k3s1")
+		if tc.reason == rollout.ReasonHubRestored && !strings.Contains(s.outdated.Message, text) {
 			t.Errorf("%s: %s", name, s.outdated.Message)
 		}
 	}
+}
+
+// askUnrestored is a restore with the configuration of a snapshot that has not begun.
+func askUnrestored(s *scope) {
+	s.controlPlane.Spec.ETCDSnapshotRestore = asked(2, "all")
+	s.controlPlane.Annotations = map[string]string{rkev1.UnrestoredConfigurationAnnotation: "snap/2"}
 }
 
 // restoring is a restore that has stopped all machines.
@@ -121,6 +137,25 @@ func TestRestoredHubWithoutStatus(t *testing.T) {
 	}
 	if !isInitialized(s.controlPlane) {
 		t.Error("the next reconcile does not read the Nodes")
+	}
+}
+
+// TestRestoredHubUnrestored: while the restore of a snapshot with its configuration is awaited, machines get nothing but that, and plans
+// that wait in the backup are not signed again.
+func TestRestoredHubUnrestored(t *testing.T) {
+	c := newUnrestoredCluster(t)
+	c.waits()
+	c.r.Signer.SetRestored(time.Unix(0, 1)) // before the first operation is created
+	c.ask(asked(2, "kubernetesVersion"))
+	s := c.reconcile()
+	c.held(s, rollout.ReasonHubRestored, "the configuration of ETCDSnapshot snap")
+	if s.outdated.Reason != rollout.ReasonHubRestored {
+		t.Errorf("plans of the backup are signed again: %+v", s.outdated)
+	}
+	op := c.restore("c-restore-2")
+	reason := conditions.GetReason(op, operationv1.SucceededCondition)
+	if op.Status.Phase.Ended() || reason == rollout.ReasonHubRestored {
+		t.Errorf("the restore waits, too: %+v", op.Status)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 	// ReasonRestoreFailed is that of a cluster whose machines were stopped for a restore that has failed, or that has the configuration of a
 	// snapshot whose data was not restored.
 	ReasonRestoreFailed = "RestoreFailed"
-	// ReasonHubRestored is that of a cluster that was upgraded after the backup that the hub was restored from.
+	// ReasonHubRestored is that of a cluster that was upgraded after the backup that the hub was restored from, or may have been.
 	ReasonHubRestored = "HubRestored"
 	// ReasonWaitingForTurn is that of a machine that waits for an earlier tier.
 	ReasonWaitingForTurn = "WaitingForTurn"
