@@ -210,12 +210,18 @@ func (r *Reconciler) reconcileBootstrapTemplate(ctx context.Context, p *poolScop
 	return pool.Ref(bootstrapTemplateKind, template.Name), nil
 }
 
-// reconcileHealthCheck creates the MachineHealthCheck of a pool, or deletes it if the pool has none any more.
+// reconcileHealthCheck creates the MachineHealthCheck of a pool, or deletes it if the pool has none any more. With limits that are invalid
+// it stays as it is.
 func (r *Reconciler) reconcileHealthCheck(ctx context.Context, p *poolScope) error {
-	if check := pool.HealthCheck(p.cluster, p.spec, p.started); check != nil {
-		return r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), check)
+	check := pool.HealthCheck(p.cluster, p.spec, p.started)
+	if check == nil {
+		return r.removeHealthCheck(ctx, p.deployment)
 	}
-	return r.removeHealthCheck(ctx, p.deployment)
+	if fault := pool.ValidateLimits(p.spec); fault != "" {
+		p.problem = cause.New("InvalidMachinePool", "%s", fault)
+		return nil
+	}
+	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), check)
 }
 
 func (r *Reconciler) removeHealthCheck(ctx context.Context, deployment *clusterv1.MachineDeployment) error {

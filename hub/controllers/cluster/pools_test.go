@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/ssa"
 )
 
 // TestQuantityPatch: one pool's quantity changes, and only in the Cluster that was looked at.
@@ -130,6 +132,41 @@ func TestUnobservedPool(t *testing.T) {
 			t.Errorf("of generation %d the pool says %q, want %q", p.deployment.Status.ObservedGeneration, got, want)
 		}
 		p.deployment.Status.ObservedGeneration++
+	}
+}
+
+// TestInvalidLimits: limits that no health check can use keep the health check as it is, and nothing else of the pool.
+func TestInvalidLimits(t *testing.T) {
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, clusterv1.AddToScheme)
+	cluster, spec := testCluster(), poolSpec("a")
+	spec.MachineConfigRef = &provisioningv1.ObjectReference{Kind: "LabConfig", Name: "a"}
+	spec.UnhealthyNodeTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
+	spec.UnhealthyRange = new("[3-1]")
+	p := &poolScope{cluster: cluster, spec: spec, deployment: deployment(2, 2)}
+	p.deployment.Namespace, p.deployment.Name = cluster.Namespace, pool.Name(cluster.Name, "a")
+	valid := *spec
+	valid.UnhealthyRange = new("[1-3]")
+	check := pool.HealthCheck(cluster, &valid, false)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(check).Build()
+	r := &Reconciler{Client: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+	if err := r.checkPool(t.Context(), p); err != nil || p.problem != nil {
+		t.Errorf("the pool as a whole: %+v, %v", p.problem, err)
+	}
+	if err := r.reconcileHealthCheck(t.Context(), p); err != nil || p.problem == nil || p.problem.Reason != "InvalidMachinePool" ||
+		!strings.HasPrefix(p.problem.Message, "spec.rkeConfig.machinePools[a].unhealthyRange is") {
+		t.Errorf("the health check: %+v, %v", p.problem, err)
+	}
+	got := &clusterv1.MachineHealthCheck{}
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(check), got)
+	if err != nil || got.Spec.Remediation.TriggerIf.UnhealthyInRange != "[1-3]" {
+		t.Errorf("it does not stay as it is: %+v, %v", got.Spec, err)
+	}
+	spec.UnhealthyNodeTimeout, p.problem = nil, nil
+	if err = r.reconcileHealthCheck(t.Context(), p); err != nil || p.problem != nil {
+		t.Errorf("a pool without a health check: %+v, %v", p.problem, err)
+	}
+	if err = c.Get(t.Context(), client.ObjectKeyFromObject(check), got); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("its health check is still there: %v", err)
 	}
 }
 

@@ -39,21 +39,21 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 	for i, taint := range p.Taints {
 		faults = append(faults, validateTaint(Field(p.Name, fmt.Sprintf("taints[%d]", i)), taint)...)
 	}
-	faults = append(faults, validateLimits(p)...)
 	slices.Sort(faults)
 	return faults
 }
 
-// validateLimits refuses limits that Cluster API accepts, and with which its health check does nothing but fail.
-func validateLimits(p *provisioningv1.RKEMachinePool) []string {
+// ValidateLimits returns the problem of limits that Cluster API accepts, and with which its health check does nothing but fail; empty for
+// none. They concern the health check only.
+func ValidateLimits(p *provisioningv1.RKEMachinePool) string {
 	var least, most int32
 	if limits := ptr.Deref(p.UnhealthyRange, ""); limits != "" {
 		if _, err := fmt.Sscanf(limits, "[%d-%d]", &least, &most); err != nil || least > most {
-			return []string{fmt.Sprintf("%s is %q: it must be two numbers in brackets, the lower one first, such as [1-3]",
-				Field(p.Name, "unhealthyRange"), limits)}
+			return fmt.Sprintf("%s is %q: it must be two numbers in brackets, the lower one first, such as [1-3]",
+				Field(p.Name, "unhealthyRange"), limits)
 		}
 	}
-	return nil
+	return ""
 }
 
 // Warnings names the fields of a pool that are set and have no effect because of others.

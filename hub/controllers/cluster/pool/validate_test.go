@@ -52,9 +52,12 @@ func TestValidateLimits(t *testing.T) {
 	for limits, valid := range map[string]bool{"": true, "[0-0]": true, "[1-3]": true, "[3-1]": false, "[1-99999999999]": false} {
 		p := testPool()
 		p.UnhealthyRange = &limits
-		got := Validate(testCluster(), p)
-		if (len(got) == 0) != valid || !valid && !strings.Contains(got[0], "machinePools[workers].unhealthyRange is") {
+		got := ValidateLimits(p)
+		if (got == "") != valid || !valid && !strings.Contains(got, "machinePools[workers].unhealthyRange is") {
 			t.Errorf("%q: got %q", limits, got)
+		}
+		if got := Validate(testCluster(), p); len(got) > 0 {
+			t.Errorf("%q holds up the pool as a whole: %q", limits, got)
 		}
 	}
 }
