@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/plan/preview"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -177,6 +179,9 @@ func (o Options) diff(ctx context.Context, key client.ObjectKey, before, after *
 	}
 	report := &preview.Report{Cluster: key.String(), Waiting: found.Wait.Message, Warnings: warnings, Pools: pools(before, after),
 		Machines: []preview.Machine{}}
+	if held := heldBack(before); held != "" {
+		report.Warnings = append(report.Warnings, held)
+	}
 	for _, p := range found.Problems {
 		if p.Fatal {
 			report.Problems = append(report.Problems, p.String())
@@ -192,6 +197,19 @@ func (o Options) diff(ctx context.Context, key client.ObjectKey, before, after *
 	report.Finish()
 	report.Changes = report.Changes || before == nil
 	return report, nil
+}
+
+// heldBack says why the hub delivers no change at present, where only the hub knows: when it was restored from a backup, and which Nodes
+// the cluster has.
+func heldBack(t *target) string {
+	if t == nil || t.controlPlane == nil {
+		return ""
+	}
+	ready := conditions.Get(t.controlPlane, rkev1.ReadyCondition)
+	if ready == nil || ready.Reason != rollout.ReasonHubRestored && ready.Reason != rollout.ReasonWaitingForConnection {
+		return ""
+	}
+	return fmt.Sprintf("changes are held back at present (%s): %s", ready.Reason, ready.Message)
 }
 
 // secretPaths are the paths of the files that come from Secrets.

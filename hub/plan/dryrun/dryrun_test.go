@@ -1,15 +1,20 @@
 package dryrun
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
@@ -22,5 +27,27 @@ func TestNameTaken(t *testing.T) {
 	_, err := o.diff(t.Context(), client.ObjectKeyFromObject(native), nil, withPools(), nil)
 	if err == nil || !strings.Contains(err.Error(), "Cluster API Cluster demo exists and was not made for this Cluster") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestHeldBack: what the hub alone knows about when a change is delivered is read from the control plane.
+func TestHeldBack(t *testing.T) {
+	native, plane := &clusterv1.Cluster{}, &rkev1.RKEControlPlane{}
+	native.Namespace, native.Name, native.UID = "ns", "demo", "1"
+	plane.Namespace, plane.Name = "ns", "demo"
+	plane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(native, clusterv1.GroupVersion.WithKind("Cluster"))}
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme)
+	o := Options{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(native).Build()}
+	for reason, want := range map[string][]string{
+		rollout.ReasonApplyingPlan: nil,
+		rollout.ReasonHubRestored:  {"changes are held back at present (HubRestored): Node a runs v1.36.3"},
+	} {
+		conditions.Set(plane, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: reason,
+			Message: "Node a runs v1.36.3"})
+		of := &target{controlPlane: plane}
+		report, err := o.diff(t.Context(), client.ObjectKeyFromObject(native), of, of, nil)
+		if err != nil || !slices.Equal(report.Warnings, want) {
+			t.Errorf("%s: got %+v, %v", reason, report, err)
+		}
 	}
 }
