@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -141,6 +143,26 @@ ns/gone   demo     node n1            5.0Mi  58s  missing for 60s, successful
 	}
 	if lines, err = listSnapshots(t.Context(), c, client.ObjectKey{}); err != nil || len(lines) != 4 {
 		t.Errorf("%d of all clusters (%v)", len(lines), err)
+	}
+}
+
+// TestSnapshotPages: the snapshots of a large fleet are listed with few requests.
+func TestSnapshotPages(t *testing.T) {
+	requests := 0
+	c := interceptor.NewClient(fakeAPI(t), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			requests++
+			page := list.(*rkev1.ETCDSnapshotList)
+			page.Items = make([]rkev1.ETCDSnapshot, (&client.ListOptions{}).ApplyOptions(opts).Limit)
+			if requests*len(page.Items) < 10_000 {
+				page.Continue = "next"
+			}
+			return nil
+		},
+	})
+	lines, err := listSnapshots(t.Context(), c, client.ObjectKey{})
+	if err != nil || len(lines) != 10_000 || requests > 20 {
+		t.Errorf("%d snapshots in %d requests, %v", len(lines), requests, err)
 	}
 }
 

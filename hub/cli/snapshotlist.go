@@ -17,8 +17,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// snapshotPage is how many ETCDSnapshots are read at a time: each may hold the specification of its Cluster.
-const snapshotPage = 50
+// snapshotPage is how many ETCDSnapshots are read at a time, as many as kubectl reads: each may hold the specification of its Cluster.
+const snapshotPage = 500
 
 // snapshotLine is a snapshot as it is listed.
 type snapshotLine struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,10 +140,11 @@ func TestForeignParts(t *testing.T) {
 		if err := c.Create(t.Context(), foreign); err != nil {
 			t.Fatal(err)
 		}
-		reads, deletes := 0, 0
+		var reads atomic.Int32
+		deletes := 0
 		counted := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-				reads++
+				reads.Add(1)
 				return c.Get(ctx, key, obj, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
@@ -150,8 +152,9 @@ func TestForeignParts(t *testing.T) {
 				return c.Delete(ctx, obj, opts...)
 			},
 		})
-		if _, _, err := timelines.Read(t.Context(), counted, clusterKey); timelines.IsCorrupt(err) != want.corrupt || reads != want.reads {
-			t.Errorf("with %d parts: %v after %d reads, want %+v", parts, err, reads, want)
+		_, _, err := timelines.Read(t.Context(), counted, clusterKey)
+		if got := int(reads.Load()); timelines.IsCorrupt(err) != want.corrupt || got != want.reads {
+			t.Errorf("with %d parts: %v after %d reads, want %+v", parts, err, got, want)
 		}
 		if err := timelines.Delete(t.Context(), counted, counted, clusterKey); err != nil || deletes != want.reads {
 			t.Errorf("with %d parts: %v after %d deletions, want %d", parts, err, deletes, want.reads)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,9 @@ const subjectsPerPart = 8
 const (
 	maxParts   = 10_000
 	maxMissing = 100
+	// atOnce is how many parts are read at the same time: one after the other, those of 1,000 machines take 126 round trips. A list would
+	// be one request, for which an API server without a watch cache reads all ConfigMaps of the namespace.
+	atOnce = 10
 )
 
 // Part is the content of one ConfigMap.
@@ -146,21 +150,42 @@ func (c *Collector) Record() *Record {
 // Read reads all parts. The error is NotFound where there is no timeline.
 func (c *Collector) Read(ctx context.Context, from client.Reader) error {
 	missing := 0
-	for i := 0; i <= c.parts[0].Parts && missing < maxMissing; i++ {
-		c.read = i + 1
-		configMap := &corev1.ConfigMap{}
-		key := client.ObjectKey{Namespace: c.cluster.Namespace, Name: rkev1.TimelinePartName(c.cluster.Name, i)}
-		err := from.Get(ctx, key, configMap)
-		if i > 0 && apierrors.IsNotFound(err) {
-			missing++
-			continue
-		}
+	for first, next := 0, 1; first < next && missing < maxMissing; {
+		found, err := c.get(ctx, from, first, next)
 		if err != nil {
-			return fmt.Errorf("reading ConfigMap %s: %w", key, err)
-		}
-		if _, err := c.Add(configMap); err != nil {
 			return err
 		}
+		c.read = next
+		for _, configMap := range found {
+			if configMap == nil {
+				missing++
+			} else if _, err := c.Add(configMap); err != nil {
+				return err
+			}
+		}
+		first, next = next, min(next+atOnce, c.parts[0].Parts+1)
 	}
 	return nil
+}
+
+// get reads the parts from first to before next at the same time. Those that do not exist are nil, but for part 0.
+func (c *Collector) get(ctx context.Context, from client.Reader, first, next int) ([]*corev1.ConfigMap, error) {
+	found := make([]*corev1.ConfigMap, next-first)
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range found {
+		group.Go(func() error {
+			configMap, part := &corev1.ConfigMap{}, first+i
+			key := client.ObjectKey{Namespace: c.cluster.Namespace, Name: rkev1.TimelinePartName(c.cluster.Name, part)}
+			err := from.Get(ctx, key, configMap)
+			switch {
+			case part > 0 && apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+			}
+			found[i] = configMap
+			return nil
+		})
+	}
+	return found, group.Wait()
 }
