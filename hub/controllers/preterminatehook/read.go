@@ -224,10 +224,16 @@ func (r *Reconciler) liveNodes(ctx context.Context, key client.ObjectKey) ([]cor
 	return clusternodes.Read(ctx, reader)
 }
 
+// nodesTimeout is how long it may take to list Nodes by a new connection. client-go repeats a stream ten times if the server asks for it,
+// each time with the timeout of the client.
+const nodesTimeout = 10 * time.Second
+
 // nodesByNewConnection lists the Nodes by a connection that is closed afterwards. The one that Cluster API keeps may lead, through a load
 // balancer, to the API server beside the very member that was removed: it has no etcd any more, so it never sees a change, and still seems
 // healthy. What the cluster answers is limited, since it may be hostile.
 func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.ObjectKey) ([]corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
 	cached, err := r.ClusterCache.GetRESTConfig(ctx, key)
 	if err != nil {
 		return nil, err

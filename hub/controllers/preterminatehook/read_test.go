@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +87,31 @@ func TestNodesOfHostileCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// busyServer asks for another attempt, each time late.
+type busyServer struct{}
+
+func (busyServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-time.After(4 * time.Second):
+	}
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"5"}}, Body: http.NoBody}, nil
+}
+
+// TestNodesOfSlowCluster: a cluster that asks for one attempt after the other does not hold up the removal of members for others.
+func TestNodesOfSlowCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return busyServer{} }}
+		r := &Reconciler{ClusterCache: connectionTo{config: config}}
+		begin := time.Now()
+		_, err := r.nodesByNewConnection(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"})
+		if took := time.Since(begin); err == nil || took > nodesTimeout {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
 }
 
 // TestAbandoned: a control plane of which all machines are being deleted is not abandoned while a MachineDeployment asks for others with
