@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 func newTokens() *cobra.Command {
@@ -32,13 +33,15 @@ This requires the verbs list and delete on tokens.management.cattle.io, except f
 
 // tokenLine is a token as it is listed.
 type tokenLine struct {
-	Name        string       `json:"name"`
-	User        string       `json:"user"`
-	Cluster     string       `json:"cluster"`
-	Created     metav1.Time  `json:"created"`
-	ExpiresAt   metav1.Time  `json:"expiresAt"`
-	LastUsedAt  *metav1.Time `json:"lastUsedAt,omitempty"`
-	Description string       `json:"description,omitempty"`
+	Name string `json:"name"`
+	User string `json:"user"`
+	// Cluster is the management Cluster. NamespacedName is the Cluster that it was created for; empty where the user may not read that.
+	Cluster        string       `json:"cluster"`
+	NamespacedName string       `json:"namespacedName,omitempty"`
+	Created        metav1.Time  `json:"created"`
+	ExpiresAt      metav1.Time  `json:"expiresAt"`
+	LastUsedAt     *metav1.Time `json:"lastUsedAt,omitempty"`
+	Description    string       `json:"description,omitempty"`
 }
 
 func newTokensList() *cobra.Command {
@@ -64,12 +67,19 @@ func (a *tokenAccess) lines(ctx context.Context, c client.Reader, key client.Obj
 	if err != nil {
 		return nil, err
 	}
+	clusters := map[string]string{only: key.String()}
+	if only == "" {
+		if clusters, err = clustersByID(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	lines := []tokenLine{}
 	for i := range tokens.Items {
 		t := &tokens.Items[i]
 		if only == "" || t.Spec.ClusterName == only {
 			lines = append(lines, tokenLine{
-				t.Name, t.Spec.User.Username, t.Spec.ClusterName, t.CreationTimestamp, t.Spec.ExpiresAt, t.Status.LastUsedAt, t.Spec.Description,
+				t.Name, t.Spec.User.Username, t.Spec.ClusterName, clusters[t.Spec.ClusterName], t.CreationTimestamp, t.Spec.ExpiresAt,
+				t.Status.LastUsedAt, t.Spec.Description,
 			})
 		}
 	}
@@ -77,6 +87,21 @@ func (a *tokenAccess) lines(ctx context.Context, c client.Reader, key client.Obj
 		return cmp.Or(a.Created.Compare(b.Created.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return lines, nil
+}
+
+// clustersByID are the Clusters that management Clusters were created for, by the name of the latter. Users may have no right to list them.
+func clustersByID(ctx context.Context, c client.Reader) (map[string]string, error) {
+	var list managementv3.ClusterList
+	if err := c.List(ctx, &list); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("listing management Clusters: %w", err)
+	}
+	clusters := map[string]string{}
+	for i := range list.Items {
+		if key := ownership.Key(&list.Items[i]); key.Name != "" {
+			clusters[list.Items[i].Name] = key.String()
+		}
+	}
+	return clusters, nil
 }
 
 func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
@@ -92,8 +117,8 @@ func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
 			used = duration.HumanDuration(now.Sub(l.LastUsedAt.Time)) + " ago"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			l.Name, printable(l.User), printable(l.Cluster), duration.HumanDuration(now.Sub(l.Created.Time)), expires, used,
-			printable(l.Description))
+			l.Name, printable(l.User), printable(cmp.Or(l.NamespacedName, l.Cluster)), duration.HumanDuration(now.Sub(l.Created.Time)), expires,
+			used, printable(l.Description))
 	}
 	return table.Flush()
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -22,6 +24,8 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // A name that is wrong leaves no other token valid.
@@ -109,5 +113,33 @@ func TestOwnTokens(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "token token-b not found: see \"hub tokens list --own\"") ||
 		out.String() != "token token-a revoked\n" {
 		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+// TestTokenClusters: a token is listed with the Cluster as users name it, for whoever may read that, and with the name of its management
+// Cluster otherwise.
+func TestTokenClusters(t *testing.T) {
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme)
+	demo := client.ObjectKey{Namespace: "fleet", Name: "demo"}
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a", Labels: ownership.Labels(demo)}}
+	token := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "token-a"}}
+	token.Spec.ClusterName = "c-m-a"
+	for want, forbidden := range map[string]bool{"fleet/demo": false, "": true} {
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, token).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, clusters := list.(*managementv3.ClusterList); clusters && forbidden {
+					return apierrors.NewForbidden(managementv3.GroupVersion.WithResource("clusters").GroupResource(), "", nil)
+				}
+				return c.List(ctx, list, opts...)
+			},
+		}).Build()
+		lines, err := (&tokenAccess{}).lines(t.Context(), c, client.ObjectKey{})
+		if err != nil || len(lines) != 1 || lines[0].NamespacedName != want || lines[0].Cluster != "c-m-a" {
+			t.Errorf("got %+v, %v, want %q", lines, err, want)
+		}
+		shown := table(t, func(out *strings.Builder) error { return writeTokens(out, lines, noon) })
+		if !strings.Contains(shown, cmp.Or(want, "c-m-a")) {
+			t.Errorf("the table is\n%s", shown)
+		}
 	}
 }

@@ -48,6 +48,8 @@ type Agent struct {
 	// Identity is the TunnelAgent, as namespace/name, or the ServiceAccount of a machine, as serviceaccount/namespace/name; empty where the
 	// agent has neither.
 	Identity string
+	// Cluster is the cluster as namespace/name, for the log; empty where it is not known.
+	Cluster string
 	// Legacy is how the API of the cluster of a legacy agent is reached; nil for an agent of Drover.
 	Legacy *LegacyCluster
 }
@@ -115,7 +117,7 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 	}
 	ws, err := upgrader.Upgrade(hijacked, r, m.replicaHeaders())
 	if err != nil {
-		m.log.Info("An agent's request did not become a tunnel", "key", agent.Key, "err", err.Error())
+		m.log.Info("An agent's request did not become a tunnel", "key", agent.Key, "Cluster", agent.Cluster, "err", err.Error())
 		return
 	}
 	s := newSession(m, agent, r, hijacked.Socket, ws)

@@ -26,7 +26,7 @@ func (s *agentSession) id() int64 { return s.opened.UnixNano() }
 
 func newSession(m *Manager, agent Agent, r *http.Request, socket *session.Socket, ws *websocket.Conn) *agentSession {
 	s := &agentSession{agent: agent, opened: time.Now(), gone: make(chan struct{}),
-		log: m.log.WithValues("key", agent.Key, "identity", agent.Identity)}
+		log: m.log.WithValues("key", agent.Key, "identity", agent.Identity, "Cluster", agent.Cluster)}
 	s.Session = session.New(m.shared, socket, ws, session.Options{
 		Peer: agent.Key, Probe: probeInterval, Directional: r.Header.Get(wire.FlowHeader) == wire.Directional,
 		OnViolation: func(what string) {

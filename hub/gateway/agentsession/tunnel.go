@@ -75,9 +75,24 @@ func (a *Agents) Authenticate(r *http.Request, token string) (*Caller, error) {
 
 // Serve serves GET /v3/connect and /v3/connect/register: it makes the request of an authenticated agent its session.
 func (a *Agents) Serve(w http.ResponseWriter, r *http.Request, c *Caller) {
+	c.agent.Cluster = a.clusterOf(r.Context(), c.agent.Key)
 	// The credential may have been revoked while it was authenticated, before there was a session to end.
 	time.AfterFunc(recheckDelay, func() { a.recheck(c) })
 	a.Tunnels.Serve(w, r, c.agent)
+}
+
+// clusterOf is the cluster of a key of sessions as namespace/name; empty where it is not known.
+func (a *Agents) clusterOf(ctx context.Context, key string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, legacyAPIPrefix), ":")
+	management := &managementv3.Cluster{}
+	if err := a.Client.Get(ctx, client.ObjectKey{Name: name}, management); err != nil {
+		return ""
+	}
+	cluster := ownership.Key(management)
+	if cluster.Name == "" {
+		return ""
+	}
+	return cluster.String()
 }
 
 // agentCaller is an agent that has a credential of its own.

@@ -1,15 +1,25 @@
 package agentsession
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/drover-dev/drover/hub/access/tunnel"
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -58,6 +68,33 @@ func TestTunnelParams(t *testing.T) {
 				t.Errorf("got %v, want 400 with %q", err, tt.err)
 			}
 		})
+	}
+}
+
+// served is the last agent that was given a session.
+type served struct {
+	Tunnels
+	agent tunnel.Agent
+}
+
+func (s *served) Serve(_ http.ResponseWriter, _ *http.Request, agent tunnel.Agent) { s.agent = agent }
+
+// TestSessionCluster: the log of a session has the Cluster as users name it.
+func TestSessionCluster(t *testing.T) {
+	demo := client.ObjectKey{Namespace: "fleet", Name: "demo"}
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, managementv3.AddToScheme)).WithObjects(
+		&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1", Labels: ownership.Labels(demo)}},
+		&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-2"}},
+	).Build()
+	for key, want := range map[string]string{"c-m-1": "fleet/demo", "c-m-1:machine": "fleet/demo", legacyAPIPrefix + "c-m-1": "fleet/demo",
+		"c-m-2": "", "c-m-3": ""} {
+		tunnels := &served{}
+		a := &Agents{Options{Client: c, Tunnels: tunnels}}
+		a.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v3/connect", nil),
+			&Caller{agent: tunnel.Agent{Key: key}, valid: func(context.Context) error { return nil }})
+		if got := tunnels.agent; got.Key != key || got.Cluster != want {
+			t.Errorf("got %+v, want Cluster %q", got, want)
+		}
 	}
 }
 
