@@ -23,7 +23,7 @@ import (
 )
 
 // connecting is how many clusters are connected, or probed, at a time. One whose first list hangs takes a minute, one whose discovery
-// does some minutes.
+// does half a minute.
 const connecting = 100
 
 // Connections are the connections to workload clusters.
