@@ -26,8 +26,5 @@ func (r *Reconciler) updateRemediation(ctx context.Context, machine *clusterv1.M
 			Message: "A Machine outside of a MachineSet is not replaced: repair the machine, or delete the Machine and add another one",
 		})
 	}
-	helper := patch.NewHelper(r.Client, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
-	healthy := machine.DeepCopy()
-	conditions.Delete(healthy, clusterv1.MachineOwnerRemediatedCondition)
-	return helper.Patch(ctx, healthy)
+	return patch.RemoveCondition(ctx, r.Client, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
 }

@@ -129,10 +129,7 @@ func (c *settledClusters) unmark(ctx context.Context, cluster client.ObjectKey) 
 			!conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
 			continue
 		}
-		helper := patch.NewHelper(c.hub, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
-		unmarked := machine.DeepCopy()
-		conditions.Delete(unmarked, clusterv1.MachineOwnerRemediatedCondition)
-		errs = append(errs, helper.Patch(ctx, unmarked))
+		errs = append(errs, patch.RemoveCondition(ctx, c.hub, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition))
 	}
 	return errors.Join(errs...)
 }

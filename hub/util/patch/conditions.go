@@ -50,6 +50,17 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 	return helper.Patch(ctx, changed)
 }
 
+// RemoveCondition removes a condition from an object of which this controller writes nothing else. If the object has none of the type, it
+// neither sends a request nor copies the object. The object, which may be the cache's own, stays as it is.
+func RemoveCondition(ctx context.Context, c client.Client, object Object, owner client.FieldOwner, conditionType string) error {
+	if !conditions.Has(object, conditionType) {
+		return nil
+	}
+	helper, changed := NewHelper(c, object, owner, conditionType), object.DeepCopyObject().(Object)
+	conditions.Delete(changed, conditionType)
+	return helper.Patch(ctx, changed)
+}
+
 // has reports whether an object has all of these conditions.
 func has(object Object, wanted []metav1.Condition) bool {
 	have := object.GetConditions()

@@ -110,3 +110,28 @@ func TestConditionsOfAnyGeneration(t *testing.T) {
 		t.Errorf("%d writes: %q; the condition is %+v", len(a.writes), a.writes, conditions.Get(object, "Ready"))
 	}
 }
+
+// TestRemoveCondition: one write takes a condition away, and leaves those of others, also what they write meanwhile, and the object in
+// memory. One that is not there costs none.
+func TestRemoveCondition(t *testing.T) {
+	a := newAPI(t)
+	a.theirs("old")
+	if err := Conditions(t.Context(), a, a.read(), "test", ready("now")); err != nil {
+		t.Fatal(err)
+	}
+	object := a.read()
+	a.writes, a.before = nil, sync.OnceFunc(func() { a.theirs("new") })
+	if err := RemoveCondition(t.Context(), a, object, "test", "Ready"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"Theirs": "new"}, a.messages()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !conditions.IsTrue(object, "Ready") {
+		t.Error("the object in memory has changed")
+	}
+	a.writes = nil
+	if err := RemoveCondition(t.Context(), a, a.read(), "test", "Ready"); err != nil || len(a.writes) > 0 {
+		t.Errorf("without the condition: %v, wrote %q", err, a.writes)
+	}
+}
