@@ -47,7 +47,7 @@ func (r *Reconciler) watchCertificates(ctx context.Context, s *scope) error {
 			continue
 		}
 		// Each delivery removes what was reported before.
-		if end, err := time.Parse(time.RFC3339, m.bootstrap.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation]); err == nil {
+		if end := m.certificatesEnd(); !end.IsZero() {
 			all = append(all, certificates.Certificate{Machine: m.machine.Name, End: end})
 		}
 	}
@@ -92,6 +92,12 @@ func (m *machine) lastSeen() time.Time {
 	}
 	seen, _ := time.Parse(time.RFC3339, m.secret.Annotations[rkev1.AgentLastSeenAnnotation])
 	return seen
+}
+
+// certificatesEnd is when the first of the machine's certificates ends, as its agent has last reported; zero if that is not known.
+func (m *machine) certificatesEnd() time.Time {
+	end, _ := time.Parse(time.RFC3339, m.bootstrap.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
+	return end
 }
 
 // setExpiry writes the end of a machine's certificates where Cluster API looks for status.certificatesExpiryDate of the Machine.

@@ -1,6 +1,7 @@
 package rkecontrolplane
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -280,5 +282,27 @@ func TestLastRequested(t *testing.T) {
 	other := &operationv1.CertificateRotation{}
 	if !lastRequested([]operationv1.Operation{op("2"), other}, "l") || lastRequested([]operationv1.Operation{op("1"), other, op("2")}, "l") {
 		t.Error("the last is not the last")
+	}
+}
+
+// TestRenewalOfWhatEndsSoon: what agents have reported of certificates decides which machines take part in a rotation of the hub.
+func TestRenewalOfWhatEndsSoon(t *testing.T) {
+	r, cached, next := bigCluster(t, 4)
+	end := time.Now().AddDate(0, 0, 30)
+	cached.bootstraps.Items[1].Annotations = map[string]string{
+		clusterv1.MachineCertificatesExpiryDateAnnotation: certificates.FormatTime(end.AddDate(0, 11, 0))}
+	began := of(&operationv1.CertificateRotation{}, "c", operationv1.PhasePending)
+	began.Annotations = map[string]string{operationv1.CertificatesExpiryAnnotation: certificates.FormatTime(end)}
+	s := next()
+	s.operation, s.observedOperation = began, operations.Copy(began)
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range s.operation.CommonStatus().Machines {
+		got = append(got, m.Name)
+	}
+	if want := []string{"m0000", "m0002", "m0003"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -177,7 +177,8 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	}
 	for _, m := range s.machines {
 		has := render.HasTask(m.report.Delivered, s.operation, s.operation.CommonStatus().Step)
-		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has, Windows: m.inputs.OS == "windows"})
+		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has, Windows: m.inputs.OS == "windows",
+			CertificatesEnd: m.certificatesEnd()})
 	}
 	if operation.RefuseOtherNamespace(s.operation, in.Now) {
 		return nil

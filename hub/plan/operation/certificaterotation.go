@@ -12,6 +12,10 @@ import (
 // rotationTimeout is how long a machine may wait for its turn and replace its certificates. A server of RKE2 restarts all its static Pods.
 const rotationTimeout = 30 * time.Minute
 
+// freshAfter is how much later than the certificate for which the hub has created a CertificateRotation those of a machine end that takes
+// no part. k3s and RKE2 make them for a year, so that another attempt restarts no machine that got new ones by an earlier one.
+const freshAfter = 180 * 24 * time.Hour
+
 // serviceOf says on which machines a service has certificates, beside those with a control plane.
 type serviceOf struct{ etcd, worker bool }
 
@@ -45,9 +49,13 @@ func foreign(service operationv1.CertificateService, runtime string) bool {
 }
 
 func certificateRotation(op *operationv1.CertificateRotation) kind {
+	end, err := time.Parse(time.RFC3339, op.Annotations[operationv1.CertificatesExpiryAnnotation])
+	fresh := func(in Inputs, m Machine) bool {
+		return err == nil && !in.UnmanagedConfig && m.CertificatesEnd.Sub(end) > freshAfter
+	}
 	wanted := func(in Inputs, only func(Machine) bool) []string {
 		return names(in.Machines, func(m Machine) bool {
-			return only(m) && len(RotatedServices(op, in.Runtime, m.Etcd, m.ControlPlane, m.Worker)) > 0
+			return only(m) && !fresh(in, m) && len(RotatedServices(op, in.Runtime, m.Etcd, m.ControlPlane, m.Worker)) > 0
 		})
 	}
 	all := func(in Inputs) []string {
@@ -62,7 +70,7 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 					return problem{reason: ReasonServiceNotFound, fatal: true, text: in.Runtime + " has no service " + string(service)}
 				}
 			}
-			if len(all(in)) == 0 {
+			if len(all(in)) == 0 && !slices.ContainsFunc(in.Machines, func(m Machine) bool { return fresh(in, m) }) {
 				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine that has certificates of the services"}
 			}
 			// A worker that is down for long must not keep the servers from new certificates, and nor must a server that never joined. One

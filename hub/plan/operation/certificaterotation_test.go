@@ -201,3 +201,49 @@ func TestManyMachines(t *testing.T) {
 		t.Errorf("%d tasks of %d machines", len(decision.Tasks), len(op.Status.Machines))
 	}
 }
+
+// TestRenewalOfWhatEndsSoon: a CertificateRotation that the hub has created restarts no machine whose certificates end much later, as one
+// does that got them by an earlier attempt.
+func TestRenewalOfWhatEndsSoon(t *testing.T) {
+	end := begin.AddDate(0, 0, 60)
+	for name, c := range map[string]struct {
+		user, unmanaged bool
+		ends            []time.Time // of ec1, ec2, w1 and w2
+		want            []string
+	}{
+		"all":               {ends: []time.Time{end, end, end, end}, want: []string{"ec1", "ec2", "w1", "w2"}},
+		"servers are fresh": {ends: []time.Time{begin.AddDate(1, 0, 0), begin.AddDate(1, 0, 0), end, end}, want: []string{"w1", "w2"}},
+		"not known":         {ends: []time.Time{{}, begin.AddDate(1, 0, 0), end, {}}, want: []string{"ec1", "w1", "w2"}},
+		"a bit later":       {ends: []time.Time{end, end.AddDate(0, 0, 180), end.AddDate(0, 0, 181), end}, want: []string{"ec1", "ec2", "w2"}},
+		"of a user": {user: true, ends: []time.Time{begin.AddDate(1, 0, 0), begin.AddDate(1, 0, 0), end, end},
+			want: []string{"ec1", "ec2", "w1", "w2"}},
+		"of the API server only": {unmanaged: true, ends: []time.Time{begin.AddDate(1, 0, 0), end, {}, {}},
+			want: []string{"ec1", "ec2", "w1", "w2"}},
+		"all are fresh": {ends: slices.Repeat([]time.Time{begin.AddDate(1, 0, 0)}, 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", UnmanagedConfig: c.unmanaged,
+				Machines: roles("ec1", "ec2", "w1", "w2")}
+			if !c.user {
+				op.Annotations = map[string]string{operationv1.CertificatesExpiryAnnotation: end.Format(time.RFC3339)}
+			}
+			for i, at := range c.ends {
+				in.Machines[i].CertificatesEnd = at
+			}
+			d := Decide(op, in)
+			if got := slices.Sorted(maps.Keys(d.Tasks)); !slices.Equal(got, c.want) {
+				t.Errorf("got %v, %+v", got, op.Status)
+			}
+			if len(c.want) == 0 && op.Status.Phase != operationv1.PhaseSucceeded {
+				t.Errorf("got %+v", op.Status)
+			}
+		})
+	}
+	// A server that needs none is not waited for.
+	op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec1", "w1")}
+	op.Annotations = map[string]string{operationv1.CertificatesExpiryAnnotation: end.Format(time.RFC3339)}
+	in.Machines[0].Progress, in.Machines[0].CertificatesEnd = rollout.ProgressApplying, begin.AddDate(1, 0, 0)
+	if d := Decide(op, in); len(d.Tasks) != 1 {
+		t.Errorf("got %+v, %+v", d, op.Status)
+	}
+}

@@ -69,6 +69,9 @@ type Machine struct {
 	Has bool
 	// Windows is set on a machine that runs Windows.
 	Windows bool
+	// CertificatesEnd is when the first of the machine's certificates ends, as its agent has last reported; zero if that is not known. Where
+	// the hub does not write the configuration, others may end before.
+	CertificatesEnd time.Time
 }
 
 // Inputs are what a decision is made on.
