@@ -205,6 +205,7 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		put = r.keepPlan
 	}
 	for i, m := range s.machines {
+		m.state.LeftOut = decision.LeftOut[m.machine.Name]
 		if m.secret == nil || m.state.Deleting {
 			continue
 		}

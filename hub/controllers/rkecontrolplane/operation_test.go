@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -190,5 +191,25 @@ func TestOperationOfABackup(t *testing.T) {
 	}
 	if i := slices.IndexFunc(s.machines, func(m *machine) bool { return m.state.Task }); i >= 0 {
 		t.Errorf("%s has a task", s.machines[i].machine.Name)
+	}
+}
+
+// TestLeftOut: a machine that an operation goes on without counts for no limit.
+func TestLeftOut(t *testing.T) {
+	r, _, next := bigCluster(t, 5)
+	began := of(&operationv1.CertificateRotation{}, "c", operationv1.PhaseInProgress)
+	now := metav1.Now()
+	began.Status.Step, began.Status.LastUpdated = operationv1.StepRotate, &now
+	began.Status.Machines = []operationv1.MachineStatus{
+		{Name: "m0003", Phase: operationv1.PhaseCanceled}, {Name: "m0004", Phase: operationv1.PhaseInProgress}}
+	s := next()
+	s.operation, s.observedOperation = began, operations.Copy(began)
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range s.machines {
+		if m.state.LeftOut != (i == 3) || m.state.Task != (i == 4) {
+			t.Errorf("%s is left out: %t, has a task: %t", m.machine.Name, m.state.LeftOut, m.state.Task)
+		}
 	}
 }

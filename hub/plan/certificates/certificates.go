@@ -136,7 +136,7 @@ func Condition(now time.Time, all []Certificate, rotations []*operationv1.Certif
 		c.Message += "; the hub does not replace it: see " + authoritiesPage
 	case first.Name != "" && !first.Rotated:
 		c.Message += "; it is in a file that the cluster's configuration names: replace that"
-	case count(rotations, operationv1.PhaseSucceeded, first.End) > 0:
+	case leftAsItWas(rotations, first):
 		c.Message += "; a CertificateRotation has succeeded and left it as it was: check why the machine does not renew it"
 	case !first.Seen.IsZero() && now.Sub(first.Seen) > evidenceTTL:
 		c.Message += fmt.Sprintf("; the agent was last seen at %s: start the machine, and a CertificateRotation replaces it",
@@ -164,8 +164,7 @@ func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation, delay time.Duration) (first Certificate, due bool,
 	again time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c Certificate) bool {
-		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL ||
-			count(rotations, operationv1.PhaseSucceeded, c.End) > 0
+		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL || leftAsItWas(rotations, c)
 	})
 	first, known := Earliest(all)
 	if !known {
@@ -174,7 +173,12 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 	if left := first.End.Sub(now) + delay; left > WarnBefore {
 		return first, false, left - WarnBefore
 	}
-	failed := count(rotations, operationv1.PhaseFailed, first.End)
+	failed := 0
+	for _, op := range rotations {
+		if phaseOf(op) == operationv1.PhaseFailed && isFor(op, first) {
+			failed++
+		}
+	}
 	for _, op := range rotations {
 		status := op.Status
 		if !phaseOf(op).Ended() && !suspended(op) {
@@ -221,14 +225,20 @@ func pausedNames(rotations []*operationv1.CertificateRotation) (names []string) 
 	return names
 }
 
-// count is how many of the CertificateRotations that the hub has created for a certificate with this end have ended in a phase.
-func count(rotations []*operationv1.CertificateRotation, phase operationv1.Phase, end time.Time) (n int) {
-	for _, op := range rotations {
-		if phaseOf(op) == phase && op.Annotations[operationv1.CertificatesExpiryAnnotation] == FormatTime(end) {
-			n++
-		}
-	}
-	return n
+// leftAsItWas reports whether a CertificateRotation that the hub has created for a certificate has succeeded, and has not left out its
+// machine.
+func leftAsItWas(rotations []*operationv1.CertificateRotation, c Certificate) bool {
+	return slices.ContainsFunc(rotations, func(op *operationv1.CertificateRotation) bool {
+		return phaseOf(op) == operationv1.PhaseSucceeded && isFor(op, c) &&
+			!slices.ContainsFunc(op.Status.Machines, func(m operationv1.MachineStatus) bool {
+				return m.Name == c.Machine && m.Phase == operationv1.PhaseCanceled
+			})
+	})
+}
+
+// isFor reports whether the hub has created a CertificateRotation for a certificate, by its end.
+func isFor(op *operationv1.CertificateRotation, c Certificate) bool {
+	return op.Annotations[operationv1.CertificatesExpiryAnnotation] == FormatTime(c.End)
 }
 
 func phaseOf(op *operationv1.CertificateRotation) operationv1.Phase {

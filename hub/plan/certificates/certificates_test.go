@@ -198,6 +198,16 @@ func TestDue(t *testing.T) {
 	if first, due, _ := Due(now, []Certificate{soon, later}, rotations(succeeded), 0); !due || first != later {
 		t.Errorf("due: %t, for %+v", due, first)
 	}
+	// One that was left out, since its machine was lost, gets another attempt.
+	succeeded.Status.Machines = []operationv1.MachineStatus{{Name: "a", Phase: operationv1.PhaseCanceled},
+		{Name: "b", Phase: operationv1.PhaseSucceeded}}
+	if first, due, _ := Due(now, []Certificate{soon, later}, rotations(succeeded), 0); !due || first != soon {
+		t.Errorf("due: %t, for %+v", due, first)
+	}
+	c, _, _ := Condition(now, []Certificate{soon}, rotations(succeeded))
+	if !strings.HasSuffix(c.Message, "; a CertificateRotation replaces it") {
+		t.Errorf("got %q", c.Message)
+	}
 	recent := rotation(operationv1.PhaseSucceeded, -2*day, now.Add(-day))
 	if _, due, again := Due(now, []Certificate{soon}, rotations(recent), 0); due || again != 5*day {
 		t.Errorf("due: %t, again after %s", due, again)

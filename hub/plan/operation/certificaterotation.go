@@ -7,6 +7,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // rotationTimeout is how long a machine may wait for its turn and replace its certificates. A server of RKE2 restarts all its static Pods.
@@ -81,12 +82,29 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 			}))
 		},
 		steps: []step{{name: operationv1.StepRotate, task: TaskRotateCertificates, machines: all, timeout: rotationTimeout, inTurn: true,
-			skipDeleted: true, title: "Replacing the certificates", doing: "replace the certificates"}},
+			skipDeleted: true, lost: lostWorker, title: "Replacing the certificates", doing: "replace the certificates"}},
 		done: func(s *operationv1.Status) string {
+			text := "No certificates were replaced: no machine was left"
 			if rotated := joinMachines(s); rotated != "" {
-				return "The certificates were replaced on " + rotated
+				text = "The certificates were replaced on " + rotated
 			}
-			return "No certificates were replaced: the Machines were deleted"
+			var without []string
+			for _, m := range s.Machines {
+				if m.Phase == operationv1.PhaseCanceled {
+					without = append(without, m.Name)
+				}
+			}
+			if len(without) > 0 {
+				text += "; left out, since their Nodes are lost or gone: " + message.JoinNames(without, maxNames)
+			}
+			return text
 		},
 	}
+}
+
+// lostWorker reports whether a machine is a worker that is not there to replace its certificates: its kubelet does not report, or the
+// cluster has no Node for it, and its agent has not begun. It gets others when it starts.
+func lostWorker(m Machine) bool {
+	begun := m.Progress == rollout.ProgressApplying || m.Has && m.Progress != rollout.ProgressPending
+	return !m.Server() && !begun && (m.Node == rollout.NodeLost || m.Node == rollout.NodeAbsent)
 }

@@ -247,3 +247,60 @@ func TestRenewalOfWhatEndsSoon(t *testing.T) {
 		t.Errorf("got %+v, %+v", d, op.Status)
 	}
 }
+
+// TestCertificateRotationWithoutLostWorkers: a worker that is lost, and has not begun, does not keep others from new certificates.
+func TestCertificateRotationWithoutLostWorkers(t *testing.T) {
+	for name, c := range map[string]struct {
+		last   string
+		change func(*Machine)
+		left   bool
+	}{
+		"lost": {"w2", func(m *Machine) { m.Node = rollout.NodeLost }, true},
+		"gone": {"w2", func(m *Machine) { m.Node = rollout.NodeAbsent }, true},
+		"lost with its task": {"w2", func(m *Machine) {
+			m.Node, m.Has, m.Progress = rollout.NodeLost, true, rollout.ProgressPending
+		}, true},
+		"lost with an earlier plan": {"w2", func(m *Machine) { m.Node, m.Progress = rollout.NodeLost, rollout.ProgressPending }, true},
+		"lost in the middle": {"w2", func(m *Machine) {
+			m.Node, m.Has, m.Progress = rollout.NodeLost, true, rollout.ProgressApplying
+		}, false},
+		"lost after its task": {"w2", func(m *Machine) {
+			m.Node, m.Has, m.ProbesPassed, m.Unhealthy = rollout.NodeLost, true, false, []string{"kubelet"}
+		}, false},
+		"the agent is gone": {"w2", func(m *Machine) { m.Node, m.Has, m.Progress = rollout.NodeReady, true, rollout.ProgressPending }, false},
+		"not connected":     {"w2", func(m *Machine) { m.Has, m.Progress = true, rollout.ProgressPending }, false},
+		"a server":          {"ec2", func(m *Machine) { m.Node = rollout.NodeLost }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op, in := rotate(), Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec1", "w1", c.last)}
+			Decide(op, in)
+			in.Machines[0].Has = true
+			c.change(&in.Machines[2])
+			if d := Decide(op, in); len(d.Tasks) != 2 || len(d.LeftOut) != 0 || c.left && d.Again != lostTimeout {
+				t.Fatalf("got %+v, %+v", d, op.Status)
+			}
+			in.Now = in.Now.Add(lostTimeout)
+			if d := Decide(op, in); d.LeftOut[c.last] != c.left || op.Status.Phase != operationv1.PhaseInProgress ||
+				(len(d.Tasks) == 1) != c.left {
+				t.Fatalf("got %+v, %+v", d, op.Status)
+			}
+			// It is left out for good.
+			if in.Machines[1].Has = true; c.left {
+				in.Machines[2].Node = rollout.NodeReady
+			}
+			in.Now = in.Now.Add(rotationTimeout)
+			Decide(op, in)
+			if !c.left {
+				if op.Status.Phase != operationv1.PhaseFailed {
+					t.Errorf("got %+v", op.Status)
+				}
+				return
+			}
+			said := conditions.GetMessage(op, operationv1.SucceededCondition)
+			if op.Status.Phase != operationv1.PhaseSucceeded || said != "The certificates were replaced on ec1, w1; left out, since their Nodes "+
+				"are lost or gone: w2" || op.Status.Machines[2].Phase != operationv1.PhaseCanceled {
+				t.Errorf("%q: %+v", said, op.Status)
+			}
+		})
+	}
+}

@@ -24,6 +24,9 @@ const maxNames = 5
 // takes less.
 const otherVersionTime = 15 * time.Minute
 
+// lostTimeout is how long an operation waits for a machine that it can go on without, from the last progress on.
+const lostTimeout = 10 * time.Minute
+
 // engine decides about one operation.
 type engine struct {
 	op     operationv1.Operation
@@ -103,6 +106,20 @@ func (e *engine) optional(s step, name string) time.Duration {
 	return s.optional(Machine{})
 }
 
+// isLost reports whether the operation goes on without a machine if that stays so.
+func (e *engine) isLost(s step, name string) bool {
+	i := e.find(name)
+	return s.lost != nil && i >= 0 && s.lost(e.in.Machines[i])
+}
+
+// limit is how long a machine has from the last progress on.
+func (e *engine) limit(s step, name string) time.Duration {
+	if e.isLost(s, name) {
+		return lostTimeout
+	}
+	return cmp.Or(e.optional(s, name), s.timeout)
+}
+
 // follow reads how far the machines are, and goes on to the next step when all have done their task.
 func (e *engine) follow() {
 	for e.status.Phase == operationv1.PhaseInProgress {
@@ -174,7 +191,12 @@ func (e *engine) followStep(s step) bool {
 	if changed {
 		e.touch()
 	}
-	e.out = Decision{Tasks: map[string]Task{}, Again: e.timeLeft(s, running)}
+	e.out = Decision{Tasks: map[string]Task{}, LeftOut: map[string]bool{}, Again: e.timeLeft(s, running)}
+	for _, m := range e.status.Machines {
+		if m.Phase == operationv1.PhaseCanceled {
+			e.out.LeftOut[m.Name] = true
+		}
+	}
 	working, succeeded := sets.New(running...), e.succeeded()
 	for _, m := range e.in.Machines {
 		// In a pause, a machine goes on that has begun. One that is done keeps its plan in an operation that nothing else comes between.
@@ -249,7 +271,7 @@ func (e *engine) readMachines(s step) (running, failed []string, changed bool) {
 func (e *engine) timeLeft(s step, names []string) time.Duration {
 	limit := s.timeout
 	for _, name := range names {
-		limit = min(limit, cmp.Or(e.optional(s, name), limit))
+		limit = min(limit, e.limit(s, name))
 	}
 	return limit - e.in.Now.Sub(e.since())
 }
@@ -301,7 +323,7 @@ func (e *engine) replaceDeleted(s step, m *operationv1.MachineStatus) bool {
 
 // progress is how far a machine is that has not ended.
 func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
-	limit := cmp.Or(e.optional(s, name), s.timeout)
+	limit := e.limit(s, name)
 	left := limit - e.in.Now.Sub(e.since())
 	i := e.find(name)
 	switch deleted := i < 0 || e.in.Machines[i].Deleting; {
@@ -330,6 +352,8 @@ func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
 	case done:
 		return operationv1.PhaseFailed, fmt.Sprintf("The machine has done its task, and is not healthy after %s: %s", limit,
 			message.JoinNames(slices.Concat(m.Unhealthy, m.HealthUnknown), maxNames))
+	case e.isLost(s, name):
+		return operationv1.PhaseCanceled, "The Node is lost or gone, and the machine has not begun"
 	}
 	return operationv1.PhaseFailed, fmt.Sprintf("The machine has not answered within %s", limit)
 }

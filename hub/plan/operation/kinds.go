@@ -78,6 +78,8 @@ type step struct {
 	whole bool
 	// skipDeleted is set where nothing is left to do on a machine that was deleted.
 	skipDeleted bool
+	// lost reports whether the operation goes on without a machine if that stays so for lostTimeout. Nil is never.
+	lost func(Machine) bool
 }
 
 // held reports whether the step would restart machines with the configuration of a snapshot whose data was not restored. A restore does.

@@ -156,6 +156,8 @@ const (
 type Decision struct {
 	// Tasks are what machines do now, by the Machine's name. Others do nothing for the operation.
 	Tasks map[string]Task
+	// LeftOut are the machines, by name, that the operation goes on without.
+	LeftOut map[string]bool
 	// KeepTasks is set where machines that have the task of the step keep it, though this hub does not know which it is.
 	KeepTasks bool
 	// DeleteNodes are the names of Nodes that the hub deletes now.

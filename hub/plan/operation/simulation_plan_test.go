@@ -133,6 +133,7 @@ func (r *reconciliation) decideOperation() {
 	r.deleteNodes, r.deletesSnapshot = decision.DeleteNodes, decision.DeleteSnapshot
 	ready := r.tokensReady()
 	for _, v := range r.machines {
+		v.state.LeftOut = decision.LeftOut[v.host.name]
 		task, is := decision.Tasks[v.host.name]
 		switch {
 		case !is || v.state.Deleting:

@@ -50,6 +50,8 @@ type Machine struct {
 	// Task is set where the wanted plan is the delivered one with the task of the operation that is in progress; Regardless where that is
 	// delivered whatever the state of the cluster.
 	Task, Regardless bool
+	// LeftOut is set on a machine that is lost and that the operation in progress goes on without: it counts for no limit.
+	LeftOut bool
 	// Progress is the state of the delivered plan.
 	Progress Progress
 	// Underway is how the delivered plan differs from the one that was applied before, or what one does that it has replaced (Replaced),

@@ -93,3 +93,22 @@ func TestRestoredHubEndsDrain(t *testing.T) {
 		t.Errorf("when it is uncordoned: got %+v", d)
 	}
 }
+
+// TestLeftOutCountsForNoLimit: a lost worker that the operation goes on without does not keep others from their tasks.
+func TestLeftOutCountsForNoLimit(t *testing.T) {
+	for _, node := range []NodeState{NodeLost, NodeAbsent} {
+		for leftOut, want := range map[bool]string{false: ReasonWaitingForOthers, true: ReasonDelivering} {
+			first, lost, other := member("0", "ec"), member("a", "w"), member("b", "w")
+			first.Init = true
+			lost.Node, lost.Progress, lost.Underway, lost.Change, lost.LeftOut = node, ProgressPending, ChangeRestart, ChangeRestart, leftOut
+			other.Task, other.Change = true, ChangeRestart
+			out := Decide(Inputs{Bootstrapped: true, Hold: waitFor("CertificateRotation one"), Machines: []Machine{first, lost, other}})
+			if d := out.Decisions[2]; d.Reason != want {
+				t.Errorf("%s, left out %t: got %+v", node, leftOut, d)
+			}
+			if d := out.Decisions[1]; d.Deliver {
+				t.Errorf("%s, left out %t: the lost one gets %+v", node, leftOut, d)
+			}
+		}
+	}
+}

@@ -99,6 +99,9 @@ func newView(in Inputs) *view {
 		if m.joined() {
 			g.size++
 		}
+		if m.LeftOut {
+			continue
+		}
 		if m.unavailable() {
 			g.unavailable.add(m.Name)
 		}

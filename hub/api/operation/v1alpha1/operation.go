@@ -138,9 +138,9 @@ type Status struct {
 type MachineStatus struct {
 	// Name of the Machine.
 	Name string `json:"name"`
-	// Phase is InProgress, Succeeded or Failed.
+	// Phase is InProgress, Succeeded, Failed, or Canceled where the operation goes on without the machine.
 	Phase Phase `json:"phase"`
-	// Message says why it failed, or that the Machine was deleted.
+	// Message says why it failed or was left out, or that the Machine was deleted.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
