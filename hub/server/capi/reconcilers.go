@@ -93,7 +93,9 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			if err := forgetDeleted(ctx, cached, settled.forget); err != nil {
 				return err
 			}
-			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: quietNodes{settled}}).SetupWithManager(ctx, mgr, concurrency(50))
+			return (&machinehealthcheck.Reconciler{
+				Client: startingMachines{c, settled}, ClusterCache: quietNodes{settled},
+			}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
 			return (&clusterresourceset.Reconciler{Client: resourcesClient{c}, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10),

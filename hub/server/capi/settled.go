@@ -41,6 +41,8 @@ type settledClusters struct {
 	since map[client.ObjectKey]time.Time
 	// settled is called when a cluster was connected for settleTime.
 	settled func(client.ObjectKey)
+	// begun is when the first health check looked at its machines.
+	begun time.Time
 }
 
 func newSettledClusters(cache clustercache.ClusterCache, hub client.Client) *settledClusters {
@@ -114,6 +116,20 @@ func (c *settledClusters) settle(cluster client.ObjectKey, notConnected error) e
 	return nil
 }
 
+// followedSince is from when on the hub has followed a cluster without a break. Of one that was not started, to which there is no
+// connection yet, that is since health checks have begun with this hub.
+func (c *settledClusters) followedSince(cluster client.ObjectKey) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun.IsZero() {
+		c.begun = c.now()
+	}
+	if since, connected := c.since[cluster]; connected {
+		return since
+	}
+	return c.begun
+}
+
 // unmark has no machine of a cluster wait for its replacement. That of others than MachineSets never comes.
 func (c *settledClusters) unmark(ctx context.Context, cluster client.ObjectKey) error {
 	var list clusterv1.MachineList
@@ -132,4 +148,34 @@ func (c *settledClusters) unmark(ctx context.Context, cluster client.ObjectKey) 
 		errs = append(errs, patch.RemoveCondition(ctx, c.hub, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition))
 	}
 	return errors.Join(errs...)
+}
+
+// startingMachines is the client of the controller of MachineHealthChecks. For it, a machine without a Node was created when the hub began
+// to follow the cluster, if it is older: while the hub is down, or the cluster's API, no machine can join, and that must not count against
+// nodeStartupTimeout.
+type startingMachines struct {
+	client.Client
+	clusters *settledClusters
+}
+
+// List implements client.Reader. The Machines are copies, whose time of creation the controller only reads.
+func (c startingMachines) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.Client.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	machines, ok := list.(*clusterv1.MachineList)
+	if !ok {
+		return nil
+	}
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		if machine.Status.NodeRef.IsDefined() {
+			continue
+		}
+		since := c.clusters.followedSince(client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
+		if since.After(machine.CreationTimestamp.Time) {
+			machine.CreationTimestamp = metav1.NewTime(since)
+		}
+	}
+	return nil
 }

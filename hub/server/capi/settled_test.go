@@ -178,3 +178,57 @@ func TestUnhealthyBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestStartingMachines: the time of a machine for its Node begins when the hub began to follow the cluster, unless the machine is younger.
+func TestStartingMachines(t *testing.T) {
+	begun := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	machine := func(cluster, name string, created time.Duration, node string) *clusterv1.Machine {
+		m := unhealthy(cluster, name)
+		m.CreationTimestamp, m.Spec.ClusterName = metav1.NewTime(begun.Add(created)), cluster
+		m.Status = clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}
+		return m
+	}
+	hub := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(
+		machine("one", "joined", -time.Hour, "n"), machine("one", "starting", -time.Hour, ""), machine("one", "young", 2*time.Hour, ""),
+		machine("two", "first", -time.Hour, "")).Build()
+	connection := &changingConnection{remote: stuck{}}
+	settled := newSettledClusters(connection, hub)
+	now := begun
+	settled.now = func() time.Time { return now }
+	checks := startingMachines{hub, settled}
+	for _, step := range []struct {
+		name  string
+		after time.Duration
+		err   error
+		asks  bool // for the client of the cluster one; the cluster two was not started
+		want  map[string]time.Duration
+	}{
+		{name: "nothing connected",
+			want: map[string]time.Duration{"joined": -time.Hour, "starting": 0, "young": 2 * time.Hour, "first": 0}},
+		{name: "connected", after: time.Hour, asks: true,
+			want: map[string]time.Duration{"joined": -time.Hour, "starting": time.Hour, "young": 2 * time.Hour, "first": 0}},
+		{name: "still connected", after: time.Hour, asks: true,
+			want: map[string]time.Duration{"joined": -time.Hour, "starting": time.Hour, "young": 2 * time.Hour, "first": 0}},
+		{name: "connection lost", after: time.Hour, err: clustercache.ErrClusterNotConnected, asks: true},
+		{name: "connected again", after: time.Hour, asks: true,
+			want: map[string]time.Duration{"joined": -time.Hour, "starting": 4 * time.Hour, "young": 4 * time.Hour, "first": 0}},
+	} {
+		if now, connection.err = now.Add(step.after), step.err; step.asks {
+			_, _ = settled.GetClient(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "one"}) // waits, or is not connected
+		}
+		if step.want == nil {
+			continue
+		}
+		var list clusterv1.MachineList
+		if err := checks.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]time.Duration{}
+		for _, m := range list.Items {
+			got[m.Name] = m.CreationTimestamp.Sub(begun)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: the times of creation -want +got:\n%s", step.name, diff)
+		}
+	}
+}
