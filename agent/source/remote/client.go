@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -81,10 +83,8 @@ func newClient(connection config.Connection, file []byte, opts Options) (*client
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		// Both ends of a connection would keep the headers of requests, to send them as numbers the next time. The hub has ten thousand
-		// connections, each with a token of its own, and few requests.
-		if base, ok := next.(*http.Transport); ok && base.HTTP2 == nil {
-			base.HTTP2 = &http.HTTP2Config{MaxEncoderHeaderTableSize: 1}
+		if base, ok := lowest(next).(*http.Transport); ok {
+			setHTTP2(base)
 		}
 		c.transport.next = next
 		return c.transport
@@ -100,6 +100,32 @@ func newClient(connection config.Connection, file []byte, opts Options) (*client
 	}
 	c.config = cfg
 	return c, nil
+}
+
+// settings is held while the settings of a transport are looked at, which clients of the same hub share.
+var settings sync.Mutex
+
+// setHTTP2 sets what is not set of a transport, which nobody has used then.
+//
+// Both ends of a connection would keep the headers of requests, to send them as numbers the next time. The hub has ten thousand
+// connections, each with a token of its own, and few requests.
+func setHTTP2(base *http.Transport) {
+	settings.Lock()
+	defer settings.Unlock()
+	if base.HTTP2 == nil {
+		base.HTTP2 = &http.HTTP2Config{MaxEncoderHeaderTableSize: 1}
+	}
+}
+
+// lowest is the transport that others wrap: client-go wraps those that it keeps for several clients.
+func lowest(of http.RoundTripper) http.RoundTripper {
+	for {
+		wrapper, ok := of.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return of
+		}
+		of = wrapper.WrappedRoundTripper()
+	}
 }
 
 func (c *client) get(ctx context.Context) (*corev1.Secret, error) {

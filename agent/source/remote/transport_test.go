@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -10,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 )
 
 // TestSmallFrames: a report is sent a little at a time, also when it is sent again on another connection, and is complete.
@@ -49,6 +53,45 @@ func TestSmallFrames(t *testing.T) {
 	}
 	if get, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://hub.example", nil); inSmallFrames(get) != get {
 		t.Error("a request without a body is changed")
+	}
+}
+
+// TestNoTableOfHeaders: the first request says that the agent repeats no header by its number, so that the hub, which would have a table
+// of them for each connection, keeps none.
+func TestNoTableOfHeaders(t *testing.T) {
+	h := testhub.New(t)
+	config := h.TLS.Clone()
+	config.NextProtos = []string{"h2"}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	h.URL = "https://" + listener.Addr().String()
+	newSource(t, h)
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		t.Fatal(err)
+	}
+	for frames := http2.NewFramer(conn, conn); ; {
+		frame, err := frames.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers, ok := frame.(*http2.HeadersFrame)
+		if !ok {
+			continue
+		}
+		const tableOfOneByte = 0x20 | 1 // RFC 7541, section 6.3
+		if block := headers.HeaderBlockFragment(); len(block) == 0 || block[0] != tableOfOneByte {
+			t.Errorf("the headers begin with %x", block[:min(len(block), 4)])
+		}
+		return
 	}
 }
 
