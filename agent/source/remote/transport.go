@@ -22,9 +22,12 @@ const (
 	caChecksumHeader = "X-Drover-Cacerts-Checksum"
 	// longestWatchHeader holds for how many seconds a watch may go on, where that is longer than its timeoutSeconds.
 	longestWatchHeader = "X-Drover-Longest-Watch"
-	// sentAtOnce is how much of a request's body is sent in one frame of HTTP/2. The hub keeps a buffer of the size of the largest frame for
-	// as long as the agent is connected.
-	sentAtOnce = 4 << 10
+	// A body of up to smallBody bytes is sent in frames of smallFrame bytes, as are the answers of the hub, a larger one in frames of
+	// largeFrame. The hub keeps a buffer of the size of the largest frame, and another one of at least twice that for TLS, for as long as the
+	// agent is connected.
+	smallFrame = 1 << 10
+	largeFrame = 4 << 10
+	smallBody  = 32 << 10
 	// slowestLink is how many bytes a second a link takes at least of what the agent sends.
 	slowestLink = 4 << 10
 )
@@ -118,22 +121,29 @@ func inSmallFrames(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
+	size := smallFrame
+	if r.ContentLength < 0 || r.ContentLength > smallBody {
+		size = largeFrame
+	}
 	out := *r
-	out.Body = smallReads{r.Body}
+	out.Body = smallReads{r.Body, size}
 	if r.GetBody != nil {
 		out.GetBody = func() (io.ReadCloser, error) {
 			body, err := r.GetBody()
-			return smallReads{body}, err
+			return smallReads{body, size}, err
 		}
 	}
 	return &out
 }
 
-// smallReads reads no more than sentAtOnce at a time.
-type smallReads struct{ io.ReadCloser }
+// smallReads reads no more than size at a time.
+type smallReads struct {
+	io.ReadCloser
+	size int
+}
 
 func (b smallReads) Read(p []byte) (int, error) {
-	return b.ReadCloser.Read(p[:min(len(p), sentAtOnce)])
+	return b.ReadCloser.Read(p[:min(len(p), b.size)])
 }
 
 // offeredChecksum returns the checksum of the hub's authorities by its last response; empty if that had none.
