@@ -1,12 +1,16 @@
 package plandelivery
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/testenv/recorder"
@@ -43,6 +47,35 @@ func TestQuietStreamStaysOpen(t *testing.T) {
 	}
 	if !w.Deadline.IsZero() {
 		t.Errorf("the stream would end at %v after an event", w.Deadline)
+	}
+}
+
+// TestBookmark: a bookmark is a line with what an API server says in one, and costs little.
+func TestBookmark(t *testing.T) {
+	for annotation, event := range map[string]secretcache.PlanEvent{
+		"":     {Type: "BOOKMARK", Version: 7},
+		"true": {Type: "BOOKMARK", Version: 7, InitialEnd: true},
+	} {
+		line := bookmark(event)
+		var got struct {
+			Type   string
+			Object corev1.Secret
+		}
+		decoder := json.NewDecoder(bytes.NewReader(line))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&got); err != nil || bytes.Count(line, []byte("\n")) != 1 || !bytes.HasSuffix(line, []byte("\n")) {
+			t.Errorf("%v: %s", err, line)
+		}
+		want := corev1.Secret{TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
+		if annotation != "" {
+			want.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: annotation}
+		}
+		if diff := cmp.Diff(want, got.Object); diff != "" || got.Type != "BOOKMARK" {
+			t.Errorf("a bookmark of type %q (-want +got):\n%s", got.Type, diff)
+		}
+	}
+	if allocated := testing.AllocsPerRun(100, func() { bookmark(secretcache.PlanEvent{Type: "BOOKMARK", Version: 700}) }); allocated > 5 {
+		t.Errorf("a bookmark is encoded with %v allocations", allocated)
 	}
 }
 
