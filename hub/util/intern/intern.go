@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -22,6 +22,8 @@ const (
 	longestSlice = 16 << 10
 	// managedFields are left out: most objects are kept without.
 	managedFields = "managedFields"
+	// fullMap is how many entries Go keeps in a map without a table.
+	fullMap = 8
 )
 
 // known is a string, and the same in an interface, which would need memory of its own each time.
@@ -37,12 +39,12 @@ var (
 	managers = reflect.TypeFor[[]metav1.ManagedFieldsEntry]()
 )
 
-// Object replaces the strings of an object, and the content of a Secret, by equal ones that were seen before. It takes a pointer to a typed
-// object or an unstructured one, which nobody else may use meanwhile, and whose content nobody may change in place afterwards. What else
-// there is in an object, and anything else, stays as it is.
+// Object replaces the strings of an object, and the content of a Secret, by equal ones that were seen before, and slices by ones without
+// room for more elements. It takes a pointer to a typed object or an unstructured one, which nobody else may use meanwhile, and whose
+// content nobody may change in place afterwards. What else there is in an object, and anything else, stays as it is.
 func Object(object any) {
-	if u, ok := object.(runtime.Unstructured); ok {
-		untyped(u.UnstructuredContent())
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		u.Object, _ = untyped(u.Object).(map[string]any)
 		return
 	}
 	typed(reflect.ValueOf(object))
@@ -69,6 +71,7 @@ func typed(v reflect.Value) {
 		if v.Type().Elem().Kind() == reflect.Uint8 || v.Type() == managers {
 			return
 		}
+		clip(v)
 		for i := range v.Len() {
 			typed(v.Index(i))
 		}
@@ -77,19 +80,44 @@ func typed(v reflect.Value) {
 	}
 }
 
-// typedMap does the same for labels, annotations, and the content of Secrets and ConfigMaps. A map takes the new key in the place of one
-// that is equal.
+// clip replaces a slice with room for more elements, which decoders leave, by one without.
+func clip(v reflect.Value) {
+	if !v.CanSet() || v.Cap() == v.Len() {
+		return
+	}
+	clipped := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+	reflect.Copy(clipped, v)
+	v.Set(clipped)
+}
+
+// typedMap does the same for labels, annotations, and the content of Secrets and ConfigMaps.
 func typedMap(v reflect.Value) {
+	if !v.CanSet() {
+		return
+	}
 	switch m := v.Interface().(type) {
 	case map[string]string:
+		to := writable(m)
 		for key, value := range m {
-			m[text(key)] = text(value)
+			to[text(key)] = text(value)
 		}
+		v.Set(reflect.ValueOf(to))
 	case map[string][]byte:
+		to := writable(m)
 		for key, value := range m {
-			m[text(key)] = content(value)
+			to[text(key)] = content(value)
 		}
+		v.Set(reflect.ValueOf(to))
 	}
+}
+
+// writable is where the entries of a map are written, with equal keys. That is the map, which takes the new key in the place of an equal
+// one, or a new map in the place of one that is full: Go would make a table for it, with twice the memory, also where the key is there.
+func writable[V any](m map[string]V) map[string]V {
+	if len(m) == fullMap {
+		return make(map[string]V, fullMap)
+	}
+	return m
 }
 
 // untyped replaces the strings of what JSON was decoded to, and returns what takes its place.
@@ -104,11 +132,14 @@ func untyped(value any) any {
 			v[i] = untyped(v[i])
 		}
 	case map[string]any:
+		to := writable(v)
 		for key, element := range v {
 			if key != managedFields {
-				v[text(key)] = untyped(element)
+				element = untyped(element)
 			}
+			to[text(key)] = element
 		}
+		return to
 	}
 	return value
 }

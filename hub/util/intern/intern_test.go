@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,6 +142,57 @@ func TestOthers(t *testing.T) {
 	}
 	if !pod.DeletionTimestamp.Equal(&now) {
 		t.Errorf("the time is %v", pod.DeletionTimestamp)
+	}
+}
+
+// TestFullMap: a map with as many entries as Go keeps without a table gets no table.
+func TestFullMap(t *testing.T) {
+	const objects, most = 1000, 500 // a map of eight strings takes 336 bytes, and with a table twice that
+	typed, untyped := make([]*corev1.Node, objects), make([]*unstructured.Unstructured, objects)
+	for i := range objects {
+		labels, unlabelled := make(map[string]string, fullMap), make(map[string]any, fullMap)
+		for key := range fullMap {
+			labels[strconv.Itoa(key)], unlabelled[strconv.Itoa(key)] = "text", "text"
+		}
+		typed[i] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
+		untyped[i] = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": unlabelled}}}
+	}
+	allocated := func(each func(i int)) uint64 {
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		for i := range objects {
+			each(i)
+		}
+		goruntime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / objects
+	}
+	if each := allocated(func(i int) { Object(typed[i]) }); each > most {
+		t.Errorf("a map of a typed object takes %d bytes", each)
+	}
+	if each := allocated(func(i int) { Object(untyped[i]) }); each > most {
+		t.Errorf("a map of an object without a type takes %d bytes", each)
+	}
+	for key := range fullMap {
+		if value, _, _ := unstructured.NestedString(untyped[1].Object, "metadata", "labels", strconv.Itoa(key)); value != "text" ||
+			typed[1].Labels[strconv.Itoa(key)] != "text" {
+			t.Errorf("label %d is %q and %q", key, typed[1].Labels[strconv.Itoa(key)], value)
+		}
+	}
+}
+
+// TestRoom: the room for more that a decoder leaves in a slice is given back.
+func TestRoom(t *testing.T) {
+	want := machine()
+	got := machine()
+	got.Status.Conditions = append(make([]metav1.Condition, 0, 16), got.Status.Conditions...)
+	got.Finalizers = make([]string, 0, 4)
+	Object(got)
+	if c, f := cap(got.Status.Conditions), cap(got.Finalizers); c != 1 || f != 0 || got.Finalizers == nil {
+		t.Errorf("there is room for %d conditions and %d finalizers: %v", c, f, got.Finalizers)
+	}
+	got.Finalizers = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the object was changed: %s", diff)
 	}
 }
 
