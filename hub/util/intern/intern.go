@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"reflect"
 	"sync/atomic"
+	"unsafe"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,9 +19,9 @@ const (
 	maxStrings = 1 << 14
 	// longestString is how many bytes a string may have to be known. Longer ones are rarely equal, and those known stay in memory.
 	longestString = 128
-	// maxSlices and longestSlice are the same for the content of Secrets, which several caches get at the same time.
-	maxSlices    = 1 << 9
-	longestSlice = 16 << 10
+	// maxContents is how many values of Secrets are known that are as short, and maxLarge how many others.
+	maxContents = 1 << 9
+	maxLarge    = 1 << 16
 	// managedFields are left out: most objects are kept without.
 	managedFields = "managedFields"
 	// fullMap is how many entries Go keeps in a map without a table.
@@ -32,10 +34,17 @@ type known struct {
 	boxed any
 }
 
+// knownLarge is a value of a Secret that stays in memory for as long as somebody else has it.
+type knownLarge struct {
+	first  weak.Pointer[byte]
+	length int
+}
+
 var (
 	seed     = maphash.MakeSeed()
 	texts    [maxStrings]atomic.Pointer[known]
-	contents [maxSlices]atomic.Pointer[[]byte]
+	contents [maxContents]atomic.Pointer[[]byte]
+	large    [maxLarge]atomic.Pointer[knownLarge]
 	managers = reflect.TypeFor[[]metav1.ManagedFieldsEntry]()
 )
 
@@ -162,10 +171,13 @@ func find(s string) *known {
 }
 
 func content(b []byte) []byte {
-	if len(b) == 0 || len(b) > longestSlice {
+	switch {
+	case len(b) == 0:
 		return b
+	case len(b) > longestString:
+		return largeContent(b)
 	}
-	slot := &contents[maphash.Bytes(seed, b)%maxSlices]
+	slot := &contents[maphash.Bytes(seed, b)%maxContents]
 	if found := slot.Load(); found != nil && bytes.Equal(*found, b) {
 		return *found
 	}
@@ -173,3 +185,19 @@ func content(b []byte) []byte {
 	slot.Store(&b)
 	return b
 }
+
+func largeContent(b []byte) []byte {
+	slot := largeSlot(b)
+	if found := slot.Load(); found != nil && found.length == len(b) {
+		if first := found.first.Value(); first != nil {
+			if same := unsafe.Slice(first, found.length); bytes.Equal(same, b) {
+				return same
+			}
+		}
+	}
+	b = b[:len(b):len(b)]
+	slot.Store(&knownLarge{weak.Make(unsafe.SliceData(b)), len(b)})
+	return b
+}
+
+func largeSlot(b []byte) *atomic.Pointer[knownLarge] { return &large[maphash.Bytes(seed, b)%maxLarge] }
