@@ -53,7 +53,7 @@ type persistentCache struct {
 // newCache is a constructor for a manager's cache that runs until the lifetime ends.
 func (l *lifetime) newCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c, err := cache.New(config, opts)
-	return &persistentCache{&labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}, l}, err
+	return &persistentCache{secretMetadata{&labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}}, l}, err
 }
 
 // listedBy are the labels by which controllers, also those of Cluster API, list the objects of a machine, a pool or a cluster; those that
