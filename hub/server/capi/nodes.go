@@ -22,20 +22,20 @@ const (
 	maxNodeMessage   = 1 << 10
 	maxNodeAddresses = 64
 	// maxNodeEntries is for all other lists. Labels or annotations of more than maxNodeMetadata bytes, more than an API server accepts
-	// as annotations, or of more than maxNodeLabels entries are not kept at all, nor are more resources than maxNodeEntries.
+	// as annotations, or of more than maxNodeLabels entries are not kept at all.
 	maxNodeEntries  = 256
 	maxNodeMetadata = 256 << 10
 	maxNodeLabels   = 2000
 )
 
-// cacheOptions are those of the caches of clusters. Of Nodes these do not have the images: a kubelet reports fifty, which are more than all
-// else of a Node, and no controller reads them.
+// cacheOptions are those of the caches of clusters. Of Nodes these do not have what no controller reads: the images, of which a kubelet
+// reports fifty, more than all else of a Node, and the resources, two maps of some 700 bytes.
 func cacheOptions() clustercache.CacheOptions {
 	options := setup.ClusterCacheCacheOptions()
 	strip := options.DefaultTransform
 	options.DefaultTransform = func(in any) (any, error) {
 		if node, ok := in.(*corev1.Node); ok {
-			node.Status.Images = nil
+			node.Status.Images, node.Status.Capacity, node.Status.Allocatable = nil, nil, nil
 			boundNode(node)
 		}
 		intern.Object(in)
@@ -76,9 +76,6 @@ func boundEntries(node *corev1.Node) {
 	node.OwnerReferences = bounded(node.OwnerReferences, maxNodeEntries)
 	node.Finalizers = bounded(node.Finalizers, maxNodeEntries)
 	node.Labels, node.Annotations = boundedMap(node.Labels), boundedMap(node.Annotations)
-	if max(len(status.Capacity), len(status.Allocatable)) > maxNodeEntries {
-		status.Capacity, status.Allocatable = nil, nil
-	}
 }
 
 // bounded is a list, or so many entries of it, without the memory of the others.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,18 +86,21 @@ func TestNodePatches(t *testing.T) {
 	}
 }
 
-// TestNodesInCaches: the caches of clusters hold no images of Nodes and no managed fields, and all else.
+// TestNodesInCaches: the caches of clusters hold no images of Nodes, no resources and no managed fields, and all else.
 func TestNodesInCaches(t *testing.T) {
+	resources := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "k3s"}}},
 		Status: corev1.NodeStatus{
-			Images:     []corev1.ContainerImage{{Names: []string{"rancher/mirrored-pause:3.6"}}},
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1"},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}},
+			Images:      []corev1.ContainerImage{{Names: []string{"rancher/mirrored-pause:3.6"}}},
+			Capacity:    resources,
+			Allocatable: resources,
+			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1"},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady}},
 		},
 	}
 	want := node.DeepCopy()
-	want.ManagedFields, want.Status.Images = nil, nil
+	want.ManagedFields, want.Status.Images, want.Status.Capacity, want.Status.Allocatable = nil, nil, nil, nil
 	if _, err := cacheOptions().DefaultTransform(node); err != nil {
 		t.Fatal(err)
 	}
