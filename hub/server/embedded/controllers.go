@@ -34,6 +34,9 @@ const (
 	// gcDiscoveryPeriod is how soon the garbage collector notices a new kind. Upstream's 30 s would make the first minute after the CRDs
 	// are installed a time in which nothing is collected.
 	gcDiscoveryPeriod = 5 * time.Second
+	// gcDiscoveryOften is for how long it looks so often. Later it looks each gcDiscoveryLater, as upstream's does: it decodes all kinds then.
+	gcDiscoveryOften = 5 * time.Minute
+	gcDiscoveryLater = 30 * time.Second
 	// gcSyncTimeout is how long the garbage collector waits until it knows all objects. Without that it asks for the owner of each.
 	gcSyncTimeout = time.Minute
 	workers       = 4
@@ -173,8 +176,20 @@ func garbageCollector(ctx context.Context, in controllerInputs) ([]controllerLoo
 	}
 	return []controllerLoop{
 		in.collecting(func(ctx context.Context) { gc.Run(ctx, workers, gcSyncTimeout) }),
-		in.collecting(func(ctx context.Context) { gc.Sync(ctx, in.client.Discovery(), gcDiscoveryPeriod) }),
+		in.collecting(func(ctx context.Context) {
+			findKinds(ctx, func(ctx context.Context, each time.Duration) { gc.Sync(ctx, in.client.Discovery(), each) })
+		}),
 	}, nil
+}
+
+// findKinds has the garbage collector look for new kinds until ctx is done. look does so periodically until its context is.
+func findKinds(ctx context.Context, look func(ctx context.Context, each time.Duration)) {
+	often, cancel := context.WithTimeout(ctx, gcDiscoveryOften)
+	defer cancel()
+	look(often, gcDiscoveryPeriod)
+	if ctx.Err() == nil {
+		look(ctx, gcDiscoveryLater)
+	}
 }
 
 // collecting runs a loop of the garbage collector when its time has come.
