@@ -105,6 +105,5 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 // lostWorker reports whether a machine is a worker that is not there to replace its certificates: its kubelet does not report, or the
 // cluster has no Node for it, and its agent has not begun. It gets others when it starts.
 func lostWorker(m Machine) bool {
-	begun := m.Progress == rollout.ProgressApplying || m.Has && m.Progress != rollout.ProgressPending
-	return !m.Server() && !begun && (m.Node == rollout.NodeLost || m.Node == rollout.NodeAbsent)
+	return !m.Server() && !m.begun() && (m.Node == rollout.NodeLost || m.Node == rollout.NodeAbsent)
 }

@@ -106,18 +106,37 @@ func (e *engine) optional(s step, name string) time.Duration {
 	return s.optional(Machine{})
 }
 
-// isLost reports whether the operation goes on without a machine if that stays so.
-func (e *engine) isLost(s step, name string) bool {
-	i := e.find(name)
-	return s.lost != nil && i >= 0 && s.lost(e.in.Machines[i])
+// begun reports whether a machine is at its task, has done it, or is at a plan from before.
+func (m Machine) begun() bool {
+	return m.Progress == rollout.ProgressApplying || m.Has && m.Progress != rollout.ProgressPending
 }
 
-// limit is how long a machine has from the last progress on.
-func (e *engine) limit(s step, name string) time.Duration {
-	if e.isLost(s, name) {
-		return lostTimeout
+// lost are those of some machines that have not ended without which the operation goes on if that stays so. While others may wait for
+// servers, or for one that has begun, it does not show whether their agents are there.
+func (e *engine) lost(s step, names []string) (lost []string) {
+	if s.lost == nil {
+		return nil
 	}
-	return cmp.Or(e.optional(s, name), s.timeout)
+	for _, name := range names {
+		switch m := e.in.Machines[e.find(name)]; {
+		case m.Server(), m.begun():
+			return nil
+		case s.lost(m) && (m.Has || !e.spec.Paused):
+			lost = append(lost, name)
+		}
+	}
+	return lost
+}
+
+// leaveOut has the operation go on without some of the machines that run, and returns the others.
+func (e *engine) leaveOut(lost, running []string) []string {
+	left := sets.New(lost...)
+	for i := range e.status.Machines {
+		if m := &e.status.Machines[i]; left.Has(m.Name) {
+			m.Phase, m.Message = operationv1.PhaseCanceled, "The Node is lost or gone, and the machine has not begun"
+		}
+	}
+	return slices.DeleteFunc(running, left.Has)
 }
 
 // follow reads how far the machines are, and goes on to the next step when all have done their task.
@@ -174,6 +193,9 @@ func (e *engine) followStep(s step) bool {
 	for changed && len(running) == 0 && len(failed) == 0 && e.remaining() {
 		e.touch() // those of the next place begin
 		running, failed, changed = e.readMachines(s)
+	}
+	if lost := e.lost(s, running); len(lost) > 0 && len(failed) == 0 && !changed && e.in.Now.Sub(e.since()) >= lostTimeout {
+		running, changed = e.leaveOut(lost, running), true
 	}
 	switch {
 	case len(failed) > 0 && (len(running) == 0 || s.inTurn):
@@ -270,8 +292,11 @@ func (e *engine) readMachines(s step) (running, failed []string, changed bool) {
 // timeLeft is when the first of some machines has no time left.
 func (e *engine) timeLeft(s step, names []string) time.Duration {
 	limit := s.timeout
+	if len(e.lost(s, names)) > 0 {
+		limit = min(limit, lostTimeout)
+	}
 	for _, name := range names {
-		limit = min(limit, e.limit(s, name))
+		limit = min(limit, cmp.Or(e.optional(s, name), limit))
 	}
 	return limit - e.in.Now.Sub(e.since())
 }
@@ -323,7 +348,7 @@ func (e *engine) replaceDeleted(s step, m *operationv1.MachineStatus) bool {
 
 // progress is how far a machine is that has not ended.
 func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
-	limit := e.limit(s, name)
+	limit := cmp.Or(e.optional(s, name), s.timeout)
 	left := limit - e.in.Now.Sub(e.since())
 	i := e.find(name)
 	switch deleted := i < 0 || e.in.Machines[i].Deleting; {
@@ -352,8 +377,8 @@ func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
 	case done:
 		return operationv1.PhaseFailed, fmt.Sprintf("The machine has done its task, and is not healthy after %s: %s", limit,
 			message.JoinNames(slices.Concat(m.Unhealthy, m.HealthUnknown), maxNames))
-	case e.isLost(s, name):
-		return operationv1.PhaseCanceled, "The Node is lost or gone, and the machine has not begun"
+	case s.lost != nil && s.lost(m):
+		return operationv1.PhaseInProgress, "" // it is left out when no other is at work
 	}
 	return operationv1.PhaseFailed, fmt.Sprintf("The machine has not answered within %s", limit)
 }

@@ -78,7 +78,7 @@ type step struct {
 	whole bool
 	// skipDeleted is set where nothing is left to do on a machine that was deleted.
 	skipDeleted bool
-	// lost reports whether the operation goes on without a machine if that stays so for lostTimeout. Nil is never.
+	// lost reports whether the operation goes on without a machine if that stays so for lostTimeout, while no other is at work. Nil is never.
 	lost func(Machine) bool
 }
 
