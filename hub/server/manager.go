@@ -145,11 +145,13 @@ func trimSecret(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		object.SetManagedFields(nil)
 	}
+	s, ok := in.(*corev1.Secret)
+	if ok && !contentRead(s) {
+		s.Data = nil // before intern knows it in the place of content that is kept
+	}
 	intern.Object(in)
-	if s, ok := in.(*corev1.Secret); ok && contentRead(s) {
+	if ok {
 		plansecrets.HoldOnce(s)
-	} else if ok {
-		s.Data = nil
 	}
 	return in, nil
 }

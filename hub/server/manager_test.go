@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -29,6 +30,20 @@ func TestTrimSecret(t *testing.T) {
 		if len(secret.ManagedFields) > 0 || (len(secret.Data) > 0) != kept {
 			t.Errorf("of a Secret of type %s the cache holds %+v", kind, secret)
 		}
+	}
+}
+
+// TestTrimmedContentIsNotKnown: content that the cache drops does not take the place of content that it holds in the table of known ones.
+func TestTrimmedContentIsNotKnown(t *testing.T) {
+	dropped, kept := bytes.Repeat([]byte("content"), 1000), bytes.Repeat([]byte("content"), 1000)
+	secret := &corev1.Secret{Type: rkev1.MachinePlanSecretType, Data: map[string][]byte{"value": kept}}
+	for _, s := range []*corev1.Secret{{Type: rkev1.BootstrapSecretType, Data: map[string][]byte{"value": dropped}}, secret} {
+		if _, err := trimSecret(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if &secret.Data["value"][0] == &dropped[0] {
+		t.Error("the content that was dropped is known")
 	}
 }
 
