@@ -308,3 +308,13 @@ func TestProgressOnATerminal(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestLeftOutMachineIsShown: of a large cluster, a machine that the operation goes on without is not behind all that have succeeded.
+func TestLeftOutMachineIsShown(t *testing.T) {
+	machines := []operationv1.MachineStatus{{Name: "a", Phase: operationv1.PhaseSucceeded}, {Name: "b", Phase: operationv1.PhaseSucceeded},
+		{Name: "c", Phase: operationv1.PhaseCanceled, Message: "The Node is lost"}, {Name: "d", Phase: operationv1.PhaseInProgress}}
+	want := []string{"    d InProgress", "    c Canceled: The Node is lost", "    and 2 more"}
+	if diff := cmp.Diff(want, machineLines(machines, 3)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

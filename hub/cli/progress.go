@@ -213,15 +213,15 @@ func (p *progress) block(most int) []string {
 	return append(lines, machineLines(l.Machines, max(most-len(lines), 1))...)
 }
 
-// machineLines has those first of which a user wants to know: the failed ones, and then those at work.
+// machineLines has those first of which a user wants to know: the failed ones, then those at work, and those that were left out.
 func machineLines(machines []operationv1.MachineStatus, most int) []string {
 	machines = slices.Clone(machines)
-	rank := map[operationv1.Phase]int{operationv1.PhaseFailed: 0, operationv1.PhaseInProgress: 1}
+	rank := map[operationv1.Phase]int{operationv1.PhaseFailed: 0, operationv1.PhaseInProgress: 1, operationv1.PhaseCanceled: 2}
 	rankOf := func(m operationv1.MachineStatus) int {
 		if r, ok := rank[m.Phase]; ok {
 			return r
 		}
-		return 2
+		return len(rank)
 	}
 	slices.SortStableFunc(machines, func(a, b operationv1.MachineStatus) int { return cmp.Compare(rankOf(a), rankOf(b)) })
 	more := 0
