@@ -144,6 +144,9 @@ func (t *target) derive() error {
 	made.Spec, made.Annotations = wanted.Spec, merge(made.Annotations, wanted.Annotations)
 	made.Labels = merge(made.Labels, wanted.Labels)
 	made.Spec.RKEControlPlaneContractSpec = contract
+	if made.Spec.ManagementClusterName == "" { // that of Rancher is in no annotation before the hub has taken the Cluster over
+		made.Spec.ManagementClusterName = t.controlPlane.Spec.ManagementClusterName
+	}
 	t.controlPlane = made
 	return nil
 }

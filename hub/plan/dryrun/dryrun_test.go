@@ -51,3 +51,21 @@ func TestHeldBack(t *testing.T) {
 		}
 	}
 }
+
+// TestBeforeTakeover: values of charts have the name of the management Cluster, which a Cluster of Rancher keeps. Until the hub has taken
+// it over, only the RKEControlPlane of Rancher has that name.
+func TestBeforeTakeover(t *testing.T) {
+	for annotated, want := range map[string]string{"": "c-m-abcdefgh", "c-m-12345678": "c-m-12345678"} {
+		of := withPools()
+		if annotated != "" {
+			of.cluster.Annotations = map[string]string{rkev1.ManagementClusterNameAnnotation: annotated}
+		}
+		of.controlPlane = &rkev1.RKEControlPlane{Spec: rkev1.RKEControlPlaneSpec{ManagementClusterName: "c-m-abcdefgh"}}
+		if err := of.derive(); err != nil {
+			t.Fatal(err)
+		}
+		if got := of.controlPlane.Spec.ManagementClusterName; got != want {
+			t.Errorf("annotation %q: got %q, want %q", annotated, got, want)
+		}
+	}
+}
