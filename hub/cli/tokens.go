@@ -76,6 +76,9 @@ func (a *tokenAccess) lines(ctx context.Context, c client.Reader, key client.Obj
 	lines := []tokenLine{}
 	for i := range tokens.Items {
 		t := &tokens.Items[i]
+		if t.Spec.ClusterName == "" {
+			continue // Rancher has left Tokens with other fields, which open nothing
+		}
 		if only == "" || t.Spec.ClusterName == only {
 			lines = append(lines, tokenLine{
 				t.Name, t.Spec.User.Username, t.Spec.ClusterName, clusters[t.Spec.ClusterName], t.CreationTimestamp, t.Spec.ExpiresAt,

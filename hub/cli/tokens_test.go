@@ -117,15 +117,16 @@ func TestOwnTokens(t *testing.T) {
 }
 
 // TestTokenClusters: a token is listed with the Cluster as users name it, for whoever may read that, and with the name of its management
-// Cluster otherwise.
+// Cluster otherwise. A Token that Rancher has left is not listed.
 func TestTokenClusters(t *testing.T) {
 	scheme := fakeclient.Scheme(t, managementv3.AddToScheme)
 	demo := client.ObjectKey{Namespace: "fleet", Name: "demo"}
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a", Labels: ownership.Labels(demo)}}
 	token := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "token-a"}}
 	token.Spec.ClusterName = "c-m-a"
+	rancher := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig-user-abcde"}}
 	for want, forbidden := range map[string]bool{"fleet/demo": false, "": true} {
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, token).WithInterceptorFuncs(interceptor.Funcs{
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, token, rancher).WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if _, clusters := list.(*managementv3.ClusterList); clusters && forbidden {
 					return apierrors.NewForbidden(managementv3.GroupVersion.WithResource("clusters").GroupResource(), "", nil)
