@@ -36,7 +36,8 @@ func TestSessionsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil), newReplica(t, "c", ca, nil)
-	for i := range 2*keysPerMessage + 1 {
+	const old = 2*keysPerMessage + 1
+	for i := range old {
 		a.own.keys[fmt.Sprintf("old-%d", i)] = true
 	}
 	join(t, a, b, c)
@@ -48,6 +49,8 @@ func TestSessionsOfOtherReplicas(t *testing.T) {
 	if _, found := a.Owner("old-0"); found {
 		t.Error("a replica forwards requests for its own session")
 	}
+	// A replica calls back after it knows a session, and after it has lost one.
+	wait.Until(t, timeout, "the changes of these sessions", func() bool { return len(c.changes) >= old })
 	for len(c.changes) > 0 {
 		<-c.changes
 	}
@@ -59,7 +62,7 @@ func TestSessionsOfOtherReplicas(t *testing.T) {
 	b.own.set("new", false)
 	wait.Until(t, timeout, "the first session to end", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
 	a.own.set("new", false)
-	wait.Until(t, timeout, "the session to end", func() bool { return !c.Directory.Connected("new") })
+	wait.Until(t, timeout, "the session to end", func() bool { return !c.Directory.Connected("new") && len(c.changes) >= 2 })
 	if got := len(c.changes); got != 2 {
 		t.Errorf("%d changes for a session that moved between replicas, want 2: connected and disconnected", got)
 	}

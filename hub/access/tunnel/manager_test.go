@@ -73,6 +73,11 @@ func TestKeysAndChanges(t *testing.T) {
 	stopA2()
 	stopB()
 	wait.Until(t, 10*time.Second, "no session is left", func() bool { return len(hub.Keys()) == 0 })
+	wait.Until(t, 10*time.Second, "the call about the last one, which comes afterwards", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(changes) >= 4
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(changes)
