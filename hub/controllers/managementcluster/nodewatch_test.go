@@ -113,6 +113,14 @@ func TestNodeWatch(t *testing.T) {
 	if versions := a.versions.Load(); versions > 3 {
 		t.Errorf("asked for the version %d times", versions)
 	}
+	// What has changed may be seen before its call, and calls before those that were waited for may not have been read.
+	for pending := true; pending; {
+		select {
+		case <-changed:
+		case <-time.After(200 * time.Millisecond):
+			pending = false
+		}
+	}
 	w.stop("c-m-a")
 	select {
 	case <-changed:
