@@ -2,6 +2,7 @@ package run
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -35,10 +36,19 @@ func TestProgress(t *testing.T) {
 	for name, unit := range map[string]string{"in a unit": "u", "below": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, _, command := inUnit(t, "printf 12345; sleep 1.2; printf 67890; sleep 0.3")
+			// A busy machine may be late to count the first output, and counts again a second later at the earliest.
+			counted := filepath.Join(t.TempDir(), "counted")
+			m, _, command := inUnit(t, "printf 12345; while [ ! -e "+counted+" ]; do sleep 0.05; done; sleep 1.2; printf 67890; sleep 0.3")
 			command.Unit = unit
 			var reported []int64
-			command.Progress = func(bytes int64) { reported = append(reported, bytes) }
+			command.Progress = func(bytes int64) {
+				if reported = append(reported, bytes); len(reported) > 1 {
+					return
+				}
+				if err := os.WriteFile(counted, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			}
 			if unit == "" {
 				m.units = nil
 			}

@@ -127,7 +127,7 @@ func TestShim(t *testing.T) {
 		"input": {script: "cat", change: func(c *Command) { c.Stdin = []byte("secret") },
 			want: Result{Stdout: []byte("secret")}},
 		"only its env": {script: "env | grep -v '^_=\\|^PWD=\\|^SHLVL='", want: Result{Stdout: []byte("PATH=/usr/bin:/bin\n")}},
-		"timeout": {script: "echo begun; sleep 60", change: func(c *Command) { c.Timeout = time.Second },
+		"timeout": {script: "echo begun; sleep 60", change: func(c *Command) { c.Timeout = 3 * time.Second }, // a busy machine starts it late
 			want: Result{ExitCode: -1, TimedOut: true, Stdout: []byte("begun\n")}},
 		"no such directory": {script: "true", change: func(c *Command) { c.Dir = "/no/such" }, want: Result{ExitCode: -1},
 			err: "no such file"},
@@ -228,7 +228,8 @@ func TestCancelEndsEverything(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	m, _, command := inUnit(t, "echo out; sleep 61 & echo $! >>"+pids+
 		"; setsid sh -c 'echo $$ >>"+pids+"; sleep 62 & echo $! >>"+pids+"; exit' & wait $!"+
-		"; setsid -f sh -c 'echo $$ >>"+pids+"; exec sleep 63'; sleep 0.2; echo >>"+pids+".all; sleep 64")
+		"; setsid -f sh -c 'echo $$ >>"+pids+"; exec sleep 63'"+
+		"; while [ $(wc -l <"+pids+") -lt 4 ]; do sleep 0.05; done; echo >>"+pids+".all; sleep 64")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		awaitFile(t, pids+".all")
