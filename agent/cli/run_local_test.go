@@ -86,7 +86,7 @@ func TestLocalPlansWithoutAHub(t *testing.T) {
 	}
 	periodic := plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{{PeriodSeconds: 3600, CommonInstruction: plans.CommonInstruction{
 		Name: "p", Command: "sh", Args: []string{"-c",
-			"touch " + m.path("begun") + "; trap 'touch " + m.path("ended") + "; exit' TERM; while :; do sleep 0.05; done"}}}}}
+			"trap 'touch " + m.path("ended") + "; exit' TERM; touch " + m.path("begun") + "; while :; do sleep 0.05; done"}}}}}
 	m.writePlan("sub/20-second", periodic)
 	m.until("the periodic instruction", func() bool { _, err := os.Stat(m.path("begun")); return err == nil })
 	if err := os.Remove(m.path("plans/sub/20-second.plan")); err != nil {
@@ -119,7 +119,8 @@ func TestFailedLocalPlanIsSeenAndTriedAgain(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 	}
-	if got := m.read("ran"); got != "a1\nb1\n" {
+	// On a busy machine the first may have been attempted again by now.
+	if got := m.read("ran"); !strings.HasPrefix(got, "a1\nb1\n") {
 		t.Errorf("ran %q", got)
 	}
 	if names, _ := filepath.Glob(m.path("applied/local/*/*.plan")); len(names) != 2 {
