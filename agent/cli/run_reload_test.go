@@ -56,6 +56,10 @@ func TestReload(t *testing.T) {
 	}
 	install := func(to string) os.FileInfo {
 		t.Helper()
+		// A process that another test starts meanwhile would have the program open for writing for a moment, in which nobody can execute
+		// it (golang.org/issue/22315).
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(to, binary, 0o700); err != nil {
 			t.Fatal(err)
 		}

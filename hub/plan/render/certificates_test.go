@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,6 +225,8 @@ func (w *machineWorld) write(name, content string) {
 	if err := os.MkdirAll(filepath.Dir(w.path(name)), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
+	syscall.ForkLock.RLock() // as in writePrograms
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(w.path(name), []byte(content), 0o700); err != nil {
 		w.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -19,6 +20,10 @@ var clockPrograms = map[string]string{
 // writePrograms writes programs to a folder.
 func writePrograms(t *testing.T, dir string, programs ...map[string]string) {
 	t.Helper()
+	// A process that another test starts meanwhile would have the program open for writing for a moment, in which nobody can execute it
+	// (golang.org/issue/22315).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for _, set := range programs {
 		for name, program := range set {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o755); err != nil {
