@@ -19,8 +19,9 @@ func TestWatchLooksWhenTheAccountChanges(t *testing.T) {
 	var reviews atomic.Int64
 	var deleted atomic.Bool
 	s.opts.Client.(*fakeAPI).review = func(string) bool {
+		exists := !deleted.Load() // which is set once this review is counted
 		reviews.Add(1)
-		return !deleted.Load()
+		return exists
 	}
 	account := types.NamespacedName{Namespace: planNamespace, Name: benchName(0)}
 	received, ended := make(chan struct{}, 1), make(chan error, 1)
