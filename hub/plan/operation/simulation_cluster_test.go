@@ -2,6 +2,7 @@ package operation
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/drover-dev/drover/hub/plan/rollout"
 )
@@ -162,6 +163,7 @@ func (s *simulation) orphanedMembers() (orphaned []rollout.Member) {
 			orphaned = append(orphaned, rollout.Member{Node: name, State: state, Membership: n.membership, Health: n.health, CheckedAt: n.checkedAt})
 		}
 	}
+	slices.SortFunc(orphaned, func(a, b rollout.Member) int { return strings.Compare(a.Node, b.Node) })
 	return orphaned
 }
 

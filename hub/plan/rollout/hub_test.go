@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -19,10 +20,10 @@ func (s *simulation) inputs() Inputs {
 		in.Machines = append(in.Machines, s.machine(h))
 	}
 	if s.connected {
-		for name, membership := range s.etcd {
+		for _, name := range slices.Sorted(maps.Keys(s.etcd)) {
 			if s.hosts[name] == nil {
-				in.OrphanedMembers = append(in.OrphanedMembers, Member{Node: name, State: NodeLost, Membership: membership, Health: MemberUnhealthy,
-					CheckedAt: s.now()})
+				in.OrphanedMembers = append(in.OrphanedMembers, Member{Node: name, State: NodeLost, Membership: s.etcd[name],
+					Health: MemberUnhealthy, CheckedAt: s.now()})
 			}
 		}
 	}
