@@ -44,8 +44,9 @@ type scope struct {
 	refused      *cause.Cause
 	// machines are those of the cluster that have an RKEBootstrap.
 	machines []*member
-	// state is set by readState.
-	state clusterState
+	// state is set by readState, and nodesErr where there is a connection by which the Nodes could not be listed: they count as not listed.
+	state    clusterState
+	nodesErr error
 
 	requeueAfter time.Duration
 }
@@ -143,7 +144,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	}
 	nodes, err := listNodes(ctx, s.key)
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return fmt.Errorf("listing the Nodes of the cluster: %w", err)
+		s.nodesErr = fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
 	state.connected = err == nil
 	matched := machinestate.NewNodes(nodes)

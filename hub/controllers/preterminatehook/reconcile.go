@@ -87,13 +87,14 @@ func (r *Reconciler) patchHook(ctx context.Context, machine *clusterv1.Machine, 
 	return nil
 }
 
-// reconcileDeleted evaluates the deleted members in the order of their deletion.
+// reconcileDeleted evaluates the deleted members in the order of their deletion. A cluster that answers and does not list its Nodes, as one
+// without a quorum, must not keep machines that need no removal from etcd, as when the cluster itself is deleted.
 func (r *Reconciler) reconcileDeleted(ctx context.Context, s *scope, waiting []*member) error {
 	if err := r.readState(ctx, s, r.Cache, r.cachedNodes); err != nil {
 		return err
 	}
 	untilRefresh := r.untilRefresh(s.key)
-	var errs []error
+	errs := []error{s.nodesErr}
 	for _, m := range waiting {
 		d := evaluate(s.state, m.candidate())
 		if d.action == requestRemoval {
@@ -168,6 +169,9 @@ func (r *Reconciler) reevaluate(ctx context.Context, key client.ObjectKey, m *me
 	}
 	if err := r.readState(ctx, live, r.Live, nodes); err != nil {
 		return live, reevaluated{}, err
+	}
+	if live.nodesErr != nil {
+		return live, reevaluated{}, live.nodesErr
 	}
 	i := slices.IndexFunc(live.machines, func(other *member) bool { return other.machine.UID == m.machine.UID })
 	if i < 0 {

@@ -237,3 +237,55 @@ func TestRefusedRemovalIsShown(t *testing.T) {
 		t.Errorf("got %+v, annotations %v", c, machine.Annotations)
 	}
 }
+
+// noNodes is a connection to a cluster that does not list its Nodes.
+type noNodes struct {
+	clustercache.ClusterCache
+}
+
+var errNoNodes = errors.New("failed waiting for *v1.Node Informer to sync")
+
+func (noNodes) GetReader(context.Context, client.ObjectKey) (client.Reader, error) {
+	return nil, errNoNodes
+}
+
+// TestNodesThatAreNotListed: a machine whose member needs no removal is released although the cluster does not list its Nodes. Any other
+// one waits, and its condition says for what.
+func TestNodesThatAreNotListed(t *testing.T) {
+	key := client.ObjectKey{Namespace: "ns", Name: "c"}
+	for reason, change := range map[string]func(client.Client, *clusterv1.Machine) error{
+		reasonUnreachable: func(client.Client, *clusterv1.Machine) error { return nil },
+		reasonForced: func(c client.Client, machine *clusterv1.Machine) error {
+			machine.Annotations[rkev1.EtcdForceRemoveAnnotation] = "true"
+			return c.Update(t.Context(), machine)
+		},
+		reasonClusterDeleted: func(c client.Client, _ *clusterv1.Machine) error {
+			cluster := &clusterv1.Cluster{}
+			if err := c.Get(t.Context(), key, cluster); err != nil {
+				return err
+			}
+			cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
+			return errors.Join(c.Update(t.Context(), cluster), c.Delete(t.Context(), cluster))
+		},
+	} {
+		r, _ := leavingMember(t, func() time.Time { return now })
+		r.ClusterCache = noNodes{r.ClusterCache}
+		machine := &clusterv1.Machine{}
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, machine); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(r.Client, machine); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, errNoNodes) {
+			t.Errorf("%s: the error is %v", reason, err)
+		}
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+			t.Fatal(err)
+		}
+		got := conditions.GetReason(machine, rkev1.EtcdMemberRemovedCondition)
+		if got != reason || hasHook(machine) != (reason == reasonUnreachable) {
+			t.Errorf("%s: the reason is %s, the annotations are %v", reason, got, machine.Annotations)
+		}
+	}
+}
