@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,12 @@ type removal func(context.Context, *scope) (*cause.Cause, error)
 // that are only shown: the cache may not have seen yet what was created just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
+		return nil
+	}
+	if controllerutil.ContainsFinalizer(s.cluster, metav1.FinalizerOrphanDependents) {
+		// Afterwards, the Cluster API Cluster is not the Cluster's any more, and stays with its machines.
+		s.removal = cause.New("WaitingForGarbageCollector", "Waiting for the garbage collector to take the Cluster out of the owners of its "+
+			"objects, which stay: it was deleted with the propagation policy Orphan")
 		return nil
 	}
 	steps := []removal{
