@@ -37,7 +37,13 @@ type removal func(context.Context, *scope) (*cause.Cause, error)
 // that are only shown: the cache may not have seen yet what was created just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
-		return nil
+		if !objects.HeldByRancher(s.cluster) {
+			return nil
+		}
+		// It was deleted while it was paused, so that the hub has not taken over its management Cluster either.
+		if err := r.reconcileName(ctx, s); err != nil {
+			return s.notRemoved(err)
+		}
 	}
 	if controllerutil.ContainsFinalizer(s.cluster, metav1.FinalizerOrphanDependents) {
 		// Afterwards, the Cluster API Cluster is not the Cluster's any more, and stays with its machines.

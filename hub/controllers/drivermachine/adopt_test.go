@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -150,5 +151,24 @@ func TestDeleteWithForeignState(t *testing.T) {
 		if left := err == nil; left != (reason == "StateSecretNotOwned") {
 			t.Errorf("%s: the Secret is left: %t, %v", reason, left, err)
 		}
+	}
+}
+
+// A machine that Rancher has created, and that was deleted before its NodeDriver was active, has the finalizer of Rancher alone.
+func TestDeletedBeforeItWasTakenOver(t *testing.T) {
+	drivers := &fakeDrivers{exists: true}
+	h := newHub(t, drivers)
+	h.change(joined)
+	h.change(func(infra *unstructured.Unstructured) {
+		infra.SetFinalizers([]string{"wrangler.cattle.io/machine-provision-remove"})
+	})
+	h.create(stateSecret(t))
+	h.delete()
+	if c, _ := h.reconcileTo("Deleted"); c == nil || c.Reason != "Deleting" {
+		t.Fatalf("it is not removed: %+v", c)
+	}
+	<-h.events
+	if c, _ := h.reconcileTo("Deleted"); c != nil || drivers.removed != 1 {
+		t.Errorf("removed %d, %+v", drivers.removed, c)
 	}
 }

@@ -25,7 +25,7 @@ const ForceRemoveAnnotation = "provisioning.cattle.io/force-machine-remove"
 
 // reconcileDelete has the driver remove the machine; removal says what that waits for.
 func (m *machines) reconcileDelete(ctx context.Context, s *scope, unusable *cause.Cause) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(s.object, Finalizer) {
+	if !controllerutil.ContainsFinalizer(s.object, Finalizer) && !objects.HeldByRancher(s.object) {
 		return ctrl.Result{}, nil
 	}
 	forced := s.object.GetAnnotations()[ForceRemoveAnnotation] == "true"

@@ -33,12 +33,20 @@ func DropRancherFinalizers(object client.Object) bool {
 		return false
 	}
 	before := object.GetFinalizers()
-	kept := slices.DeleteFunc(slices.Clone(before), func(finalizer string) bool {
-		return slices.Contains(rancherFinalizers, finalizer) ||
-			slices.ContainsFunc(rancherPrefixes, func(prefix string) bool { return strings.HasPrefix(finalizer, prefix) })
-	})
+	kept := slices.DeleteFunc(slices.Clone(before), ofRancher)
 	object.SetFinalizers(kept)
 	return len(kept) < len(before)
+}
+
+func ofRancher(finalizer string) bool {
+	return slices.Contains(rancherFinalizers, finalizer) ||
+		slices.ContainsFunc(rancherPrefixes, func(prefix string) bool { return strings.HasPrefix(finalizer, prefix) })
+}
+
+// HeldByRancher reports whether an object has finalizers of Rancher. One that was deleted before the hub could set its own has no other,
+// and is as much for the hub to remove.
+func HeldByRancher(object client.Object) bool {
+	return slices.ContainsFunc(object.GetFinalizers(), ofRancher)
 }
 
 // ReleaseFromRancher removes the finalizers of Rancher from an object of the hub that is being deleted. Without it, a Machine that Rancher

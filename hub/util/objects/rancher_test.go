@@ -38,6 +38,9 @@ func TestReleaseFromRancher(t *testing.T) {
 			if err := c.Get(t.Context(), key, object); err != nil {
 				t.Fatal(err)
 			}
+			if held := what != "of a program like it"; HeldByRancher(object) != held {
+				t.Errorf("it is held by Rancher: %v, want %v", !held, held)
+			}
 			if err := ReleaseFromRancher(t.Context(), c, object, "test"); err != nil {
 				t.Fatal(err)
 			}
