@@ -151,9 +151,9 @@ func TestJoinAndLeave(t *testing.T) {
 		!strings.Contains(out, "Removed "+m.path("var/lib/agent")) {
 		t.Errorf("got %d\n%s", code, out)
 	}
-	// The agent is stopped before the distribution is removed, so that it does not install it again.
+	// The agent and what it has started are stopped before the distribution is removed, so that they do not install it again.
 	before, _, purged := strings.Cut(m.read("calls"), "purged")
-	if !purged || !strings.Contains(before, "systemctl stop rancher-system-agent") {
+	if !purged || !strings.Contains(before, "systemctl stop rancher-system-agent system-agent-[0-9a-f]") {
 		t.Errorf("got\n%s", m.read("calls"))
 	}
 	for _, gone := range []string{"etc/rancher/agent", "var/lib/agent", "usr/local/bin/system-agent",

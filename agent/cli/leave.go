@@ -135,12 +135,20 @@ func confirm(in io.Reader, out io.Writer, purge bool, scripts []string) (bool, e
 	return strings.TrimSpace(answer) == "yes", nil
 }
 
-// leave runs the uninstall scripts of distributions and then that of the agent. The agent is stopped first, so that no plan installs the
-// distribution again.
+// runUnits returns patterns of the units in which instructions of plans run, those of the hub and those of files, as in the uninstall
+// script. They go on when the agent is stopped.
+func runUnits() []string {
+	half := strings.Repeat("[0-9a-f]", 6)
+	return []string{"system-agent-" + half + half + "-*.service", "system-agent-" + half + "-" + half + half + "-*.service"}
+}
+
+// leave runs the uninstall scripts of distributions and then that of the agent. The agent and the instructions that run are stopped first,
+// so that no plan installs the distribution again.
 func leave(ctx context.Context, scripts []string, stdout, stderr io.Writer) error {
 	if len(scripts) > 0 {
 		// Without the service, or without systemd, there is nothing to stop.
-		_, _ = run.Attach(ctx, run.Command{Path: "systemctl", Args: []string{"stop", unitName}, Env: os.Environ()}, io.Discard, io.Discard)
+		stop := append([]string{"stop", unitName}, runUnits()...)
+		_, _ = run.Attach(ctx, run.Command{Path: "systemctl", Args: stop, Env: os.Environ()}, io.Discard, io.Discard)
 	}
 	for _, script := range scripts {
 		fmt.Fprintf(stdout, "[INFO]  Running %s\n", script)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,27 @@ func TestDataDirectoryOfADistribution(t *testing.T) {
 		}
 		if err == nil || !strings.HasSuffix(err.Error(), "K3S_DATA_DIR=/data/k3s system-agent leave --purge-distribution") {
 			t.Errorf("%s: got %v", directory, err)
+		}
+	}
+}
+
+// TestRunUnits: the patterns are of the units of instructions, and of no other unit.
+func TestRunUnits(t *testing.T) {
+	for unit, want := range map[string]bool{
+		"system-agent-0123456789ab-2-3.service": true, "system-agent-abcdef-0123456789ab-2-3.service": true,
+		"system-agent.service": false, "rancher-system-agent.service": false, "system-agent-upgrade.service": false,
+		"system-agent-0123456789ab.service": false,
+	} {
+		got := false
+		for _, pattern := range runUnits() {
+			matches, err := path.Match(pattern, unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got || matches
+		}
+		if got != want {
+			t.Errorf("%s: got %t", unit, got)
 		}
 	}
 }
