@@ -113,7 +113,15 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*cause.Cau
 		return cause.New("ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: it has the annotation %s",
 			clusterv1.PausedAnnotation), nil
 	}
-	machines, err := r.machineNames(ctx, s)
+	controlPlane, _, err := ownership.ControlPlane(ctx, r.Client, capi)
+	if err != nil {
+		return nil, err
+	}
+	if controlPlane != nil && annotations.HasPaused(controlPlane) {
+		return cause.New("ClusterPaused", "Waiting for RKEControlPlane %s to be unpaused: it has the annotation %s", controlPlane.Name,
+			clusterv1.PausedAnnotation), nil
+	}
+	machines, paused, err := r.machineNames(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +131,9 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*cause.Cau
 	}
 	if len(machines) > 0 {
 		message += fmt.Sprintf("; machines left: %s", names(machines))
+	}
+	if len(paused) > 0 {
+		message += fmt.Sprintf("; held by their annotation %s: %s", clusterv1.PausedAnnotation, names(paused))
 	}
 	return cause.New("WaitingForClusterAPI", "%s", message), nil
 }
@@ -217,19 +228,21 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: new(object.GetUID())})
 }
 
-// machineNames are the names of the cluster's Machines, by what the cache has.
-func (r *Reconciler) machineNames(ctx context.Context, s *scope) ([]string, error) {
+// machineNames are the names of the cluster's Machines, and of those that are paused, by what the cache has.
+func (r *Reconciler) machineNames(ctx context.Context, s *scope) (all, paused []string, _ error) {
 	var list clusterv1.MachineList
 	err := r.Client.List(ctx, &list, client.InNamespace(s.cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
 	if err != nil {
-		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
+		return nil, nil, fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
-	var all []string
 	for i := range list.Items {
 		all = append(all, list.Items[i].Name)
+		if annotations.HasPaused(&list.Items[i]) {
+			paused = append(paused, list.Items[i].Name)
+		}
 	}
-	return all, nil
+	return all, paused, nil
 }
 
 // names lists up to five names.
