@@ -23,11 +23,9 @@ var errRancher = errors.New("this cluster has Rancher (Deployment " + rancher.St
 	"install the hub in another cluster, or scale that Deployment to 0 to have the hub take over the clusters (docs/from-rancher.md)")
 
 // checkOthers returns an error where a program is installed that works with the same objects. The definitions of a hub would replace those
-// of Rancher, and the API server would drop the fields that these alone have. An administrator who stops Rancher wants that.
+// of Rancher, and the API server would drop the fields that these alone have. An administrator who stops Rancher wants that. Each provider
+// has kinds and finalizers of Rancher; another Cluster API is the business of the one that runs it.
 func checkOthers(ctx context.Context, c client.Reader, opts Options) error {
-	if !opts.Providers.Has(provider.ControlPlane) {
-		return nil
-	}
 	deployment := &appsv1.Deployment{}
 	err := c.Get(ctx, rancher, deployment)
 	switch {
@@ -37,7 +35,7 @@ func checkOthers(ctx context.Context, c client.Reader, opts Options) error {
 	default:
 		return fmt.Errorf("looking for Rancher: %w", err)
 	}
-	if opts.ExternalCAPI {
+	if opts.ExternalCAPI || !opts.Providers.Has(provider.ControlPlane) {
 		return nil
 	}
 	err = capi.CheckNotInstalled(ctx, c, opts.Settings.SystemNamespace)
