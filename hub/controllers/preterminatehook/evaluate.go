@@ -69,8 +69,8 @@ type clusterState struct {
 	restoring string
 	// started is set once the cluster's API was reached.
 	started bool
-	// connected is set while there is a connection to the cluster's API.
-	connected bool
+	// connected is set while there is a connection to the cluster's API that lists its Nodes, unlisted while there is one that does not.
+	connected, unlisted bool
 	// abandonedAt is when the last etcd or control plane machine of the cluster was deleted; zero while one of them stays.
 	abandonedAt time.Time
 	// inputs are all machines of the cluster, the orphaned members, and the present.
@@ -117,7 +117,7 @@ type decision struct {
 //	isTaken                   a Machine whose Node is another Machine's by now        keep
 //	awaitsOtherHooks          a Machine with other pre-terminate hooks                keep
 //	isDraining                a Machine that Cluster API has not drained yet          keep
-//	notConnected              a cluster without a connection                          keep
+//	notConnected              a cluster without a connection, or without its Nodes    keep
 //	isJoining                 a machine that was starting, for a while                keep
 //	isRemoved                 a machine that is no member                             remove the hook
 //	isBeingRemoved            a member whose removal was requested                    keep
@@ -250,6 +250,9 @@ func isDraining(_ clusterState, c candidate) *decision {
 }
 
 func notConnected(s clusterState, _ candidate) *decision {
+	if s.unlisted {
+		return decide(keepHook, reasonUnreachable, "Waiting for the cluster's API to list its Nodes, to remove the etcd member. %s", hint)
+	}
 	return decideIf(!s.connected, keepHook, reasonUnreachable,
 		"Waiting for a connection to the cluster's API, to remove the etcd member. %s", hint)
 }

@@ -146,7 +146,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		s.nodesErr = fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
-	state.connected = err == nil
+	state.connected, state.unlisted = err == nil, s.nodesErr != nil
 	matched := machinestate.NewNodes(nodes)
 	for _, m := range s.machines {
 		matched.Know(m.machine)

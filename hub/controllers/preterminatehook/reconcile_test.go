@@ -287,5 +287,9 @@ func TestNodesThatAreNotListed(t *testing.T) {
 		if got != reason || hasHook(machine) != (reason == reasonUnreachable) {
 			t.Errorf("%s: the reason is %s, the annotations are %v", reason, got, machine.Annotations)
 		}
+		says := conditions.GetMessage(machine, rkev1.EtcdMemberRemovedCondition)
+		if waits := strings.Contains(says, "to list its Nodes"); waits != (reason == reasonUnreachable) {
+			t.Errorf("%s: it says %q", reason, says)
+		}
 	}
 }
