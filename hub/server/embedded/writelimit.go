@@ -1,12 +1,15 @@
 package embedded
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/drover-dev/drover/hub/util/fieldowner"
+	answers "github.com/drover-dev/drover/hub/util/response"
 )
 
 const (
@@ -17,6 +20,11 @@ const (
 	// reportsPerProcessor is how many of these may be what agents register or report. All get their turn in the order in which they ask: a
 	// thousand agents that report at once would be before the plans that the hub has for others, and before the machines that it creates.
 	reportsPerProcessor = 4
+	// reportPatience is how long a report waits for its turn. An agent asks again after half a minute without an answer: when ten thousand
+	// reported at once, each had its turn when its agent did not wait any more. reportRetry is after how long it is asked to report again, or
+	// up to twice that.
+	reportPatience = 15 * time.Second
+	reportRetry    = 15 * time.Second
 )
 
 // writeLimit bounds the requests that change something and are worked on at the same time, and those of them that are for agents.
@@ -29,7 +37,8 @@ func newWriteLimit(processors int) *writeLimit {
 	}
 }
 
-// enter waits until the request may be worked on, unless it ends before. The caller calls leave when it has been.
+// enter waits until the request may be worked on, unless it ends before. The caller calls leave when it has been. The error is a
+// *response.Error 429 for what an agent reports when too many others do.
 func (l *writeLimit) enter(request *http.Request) (leave func(), err error) {
 	if l == nil || !isWrite(request) {
 		return func() {}, nil
@@ -39,7 +48,7 @@ func (l *writeLimit) enter(request *http.Request) (leave func(), err error) {
 		turns = []*semaphore.Weighted{l.reports, l.all}
 	}
 	for i, turn := range turns {
-		if err := turn.Acquire(request.Context(), 1); err != nil {
+		if err := l.wait(request.Context(), turn); err != nil {
 			release(turns[:i])
 			if request.Body != nil {
 				_ = request.Body.Close()
@@ -48,6 +57,20 @@ func (l *writeLimit) enter(request *http.Request) (leave func(), err error) {
 		}
 	}
 	return func() { release(turns) }, nil
+}
+
+// wait waits for a turn.
+func (l *writeLimit) wait(ctx context.Context, turn *semaphore.Weighted) error {
+	if turn != l.reports {
+		return turn.Acquire(ctx, 1)
+	}
+	patient, cancel := context.WithTimeout(ctx, reportPatience)
+	defer cancel()
+	err := turn.Acquire(patient, 1)
+	if err != nil && ctx.Err() == nil {
+		return answers.TooMany(reportRetry, "too many machines report at the same time")
+	}
+	return err
 }
 
 func release(turns []*semaphore.Weighted) {

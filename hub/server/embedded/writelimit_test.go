@@ -2,13 +2,18 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/drover-dev/drover/hub/util/fieldowner"
+	answers "github.com/drover-dev/drover/hub/util/response"
 )
 
 // TestReportsAtOnce: agents that report all at once leave room for what the hub writes meanwhile, and get their turn in the end.
@@ -49,6 +54,50 @@ func TestReportsAtOnce(t *testing.T) {
 		}
 		if !limit.all.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
 			t.Error("a turn was not given back")
+		}
+	})
+}
+
+// TestReportsThatWait: a report that has waited for long is refused, so that its agent makes another one, and is not written when the agent
+// does not wait for it any more. What the hub writes waits as long as it has to.
+func TestReportsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit, began := newWriteLimit(1), time.Now()
+		written := make(chan string, 2)
+		c := &http.Client{Transport: &inProcess{
+			handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { written <- r.URL.Query().Get("fieldManager") }),
+			running: t.Context(), caller: &user.DefaultInfo{Name: adminName}, writes: limit,
+		}}
+		put := func(owner client.FieldOwner) error {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://127.0.0.1:6443/?fieldManager="+string(owner), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := c.Do(r)
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+			return err
+		}
+		if !limit.all.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
+			t.Fatal("there are no turns")
+		}
+		time.AfterFunc(2*reportPatience, func() {
+			limit.all.Release(writesPerProcessor)
+			limit.reports.Release(reportsPerProcessor)
+		})
+		var refused *answers.Error
+		err := put(fieldowner.Gateway)
+		if !errors.As(err, &refused) || refused.Code != http.StatusTooManyRequests || refused.RetryAfter != reportRetry {
+			t.Errorf("a report that waits: %v", err)
+		}
+		if waited := time.Since(began); waited != reportPatience {
+			t.Errorf("it has waited for %s, want %s", waited, reportPatience)
+		}
+		for _, owner := range []client.FieldOwner{"drover-rkecontrolplane", fieldowner.Gateway} {
+			if err := put(owner); err != nil || <-written != string(owner) {
+				t.Errorf("what %s writes: %v", owner, err)
+			}
 		}
 	})
 }
