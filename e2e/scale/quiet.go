@@ -10,8 +10,8 @@ import (
 )
 
 // quiet is what programs use of a processor at most that are at rest, quietCluster what each cluster may add to that: the hub looks after
-// its health every ten seconds.
-const quiet, quietCluster = 0.2, 0.001
+// its health, and its agents renew their watches.
+const quiet, quietCluster = 0.2, 0.0002
 
 // quietIntervals is how many intervals have to be quiet, one after the other. A hub that was busy collects its garbage and returns memory
 // ten to twenty seconds later (hub/util/gctuner); that counts for the phase in which it was busy, and not for the next.
