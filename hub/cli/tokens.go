@@ -76,10 +76,8 @@ func (a *tokenAccess) lines(ctx context.Context, c client.Reader, key client.Obj
 	lines := []tokenLine{}
 	for i := range tokens.Items {
 		t := &tokens.Items[i]
-		if t.Spec.ClusterName == "" {
-			continue // Rancher has left Tokens with other fields, which open nothing
-		}
-		if only == "" || t.Spec.ClusterName == only {
+		// Rancher has left Tokens with other fields and without a cluster, which open nothing.
+		if id := t.Spec.ClusterName; id != "" && (only == "" || id == only) {
 			lines = append(lines, tokenLine{
 				t.Name, t.Spec.User.Username, t.Spec.ClusterName, clusters[t.Spec.ClusterName], t.CreationTimestamp, t.Spec.ExpiresAt,
 				t.Status.LastUsedAt, t.Spec.Description,

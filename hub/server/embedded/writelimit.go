@@ -68,7 +68,7 @@ func (l *writeLimit) wait(ctx context.Context, turn *semaphore.Weighted) error {
 	defer cancel()
 	err := turn.Acquire(patient, 1)
 	if err != nil && ctx.Err() == nil {
-		return answers.TooMany(reportRetry, "too many machines report at the same time")
+		return answers.TooMany(reportRetry, "too many machines register or report at the same time; ask again later")
 	}
 	return err
 }

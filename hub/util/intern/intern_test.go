@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/maphash"
+	"log"
 	"maps"
 	"os"
 	goruntime "runtime"
@@ -43,7 +44,7 @@ func machine() *clusterv1.Machine {
 func TestMain(m *testing.M) {
 	raw, err := json.Marshal(machine())
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	words := strings.FieldsFunc(string(raw), func(r rune) bool { return r == '"' })
 	slices.Sort(words)
