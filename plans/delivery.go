@@ -11,6 +11,9 @@ const Unlimited = -1
 // DefaultProbePeriod is how often probes run where the Secret does not say.
 const DefaultProbePeriod = 5 * time.Second
 
+// MinProbePeriod is how often probes run at most: a period that is shorter would keep a processor of the machine busy.
+const MinProbePeriod = 100 * time.Millisecond
+
 // agentKeys are in the order of the documentation.
 var agentKeys = []string{
 	KeyAppliedChecksum, KeyFailedChecksum, KeyFailureCount, KeySuccessCount, KeyLastApplyTime, KeyAppliedOutput, KeyFailedOutput,
@@ -44,7 +47,7 @@ func (d Delivery) Checksum() string {
 }
 
 // DecodeDelivery reads the hub's keys. It never fails: a limit that cannot be parsed is Unlimited, a period that cannot be parsed is
-// DefaultProbePeriod, as in legacy agents.
+// DefaultProbePeriod, as in legacy agents, and one that is too short MinProbePeriod.
 func DecodeDelivery(data SecretData) Delivery {
 	d := Delivery{Plan: data[KeyPlan], MaxFailures: Unlimited, ProbePeriod: DefaultProbePeriod,
 		Signature: data[KeyPlanSignature]}
@@ -52,7 +55,7 @@ func DecodeDelivery(data SecretData) Delivery {
 		d.MaxFailures = n
 	}
 	if period, err := time.ParseDuration(string(data[KeyProbePeriodSeconds]) + "s"); err == nil && period > 0 {
-		d.ProbePeriod = period
+		d.ProbePeriod = max(period, MinProbePeriod)
 	}
 	return d
 }

@@ -36,6 +36,10 @@ func TestDecodeDelivery(t *testing.T) {
 			data: SecretData{KeyMaxFailures: []byte("few"), KeyProbePeriodSeconds: []byte("-3")},
 			want: Delivery{MaxFailures: Unlimited, ProbePeriod: 5 * time.Second},
 		},
+		"a period that is too short": {
+			data: SecretData{KeyProbePeriodSeconds: []byte("0.000001")},
+			want: Delivery{MaxFailures: Unlimited, ProbePeriod: MinProbePeriod},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ func FuzzDecodeDelivery(f *testing.F) {
 	f.Add([]byte{}, []byte("-1"), []byte("1h"), "yes", "")
 	f.Fuzz(func(t *testing.T, plan, failures, period []byte, paused, canceled string) {
 		d := DecodeDelivery(SecretData{KeyPlan: plan, KeyMaxFailures: failures, KeyProbePeriodSeconds: period})
-		if d.MaxFailures < Unlimited || d.ProbePeriod <= 0 || (d.Checksum() == "") != (len(plan) == 0) {
+		if d.MaxFailures < Unlimited || d.ProbePeriod < MinProbePeriod || (d.Checksum() == "") != (len(plan) == 0) {
 			t.Errorf("got %+v", d)
 		}
 		i := DecodeInterrupt(map[string]string{AnnotationPaused: paused, AnnotationCanceled: canceled})

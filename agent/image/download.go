@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -52,11 +51,7 @@ func (p *pull) download(ctx context.Context, layer v1.Descriptor) error {
 		return err
 	}
 	d := &download{pull: p, layer: layer, path: p.cache.path(name), part: p.cache.path(name + partSuffix)}
-	try := func() error { return p.retrier(layer.Digest.String()).run(ctx, p.clients(), d.from) }
-	if err = try(); errors.Is(err, syscall.ENOSPC) {
-		p.freeDisk(err)
-		err = try()
-	}
+	err = p.withSpace(func() error { return p.retrier(layer.Digest.String()).run(ctx, p.clients(), d.from) })
 	var failed *endpointsError
 	if errors.As(err, &failed) && d.received > 0 {
 		return fmt.Errorf("%s of %s received: %w", humanBytes(d.received), humanBytes(layer.Size), err)

@@ -162,7 +162,9 @@ func (p *pull) manifest(ctx context.Context, id string, patience time.Duration) 
 		return manifest{}, err
 	}
 	p.resolved(digest)
-	return m, p.store.Host.WriteFile(p.cache.path(blobName(digest)), raw, fs.WithMode(0o600))
+	return m, p.withSpace(func() error {
+		return p.store.Host.WriteFile(p.cache.path(blobName(digest)), raw, fs.WithMode(0o600))
+	})
 }
 
 // checkPlatform returns an error if the configuration of the image of a tag is for another platform. A manifest that is in the cache was
@@ -222,20 +224,23 @@ func (p *pull) stage(ctx context.Context, dir string) error {
 	}
 	p.result.Used = time.Now().UTC()
 	p.cache.record(p.result)
-	err = p.unpack(ctx, layers, dir)
-	if errors.Is(err, syscall.ENOSPC) {
-		p.freeDisk(err)
+	return p.withSpace(func() error {
 		if err := p.store.emptyDirectory(dir); err != nil {
 			return err
 		}
-		err = p.unpack(ctx, layers, dir)
-	}
-	return err
+		return p.unpack(ctx, layers, dir)
+	})
 }
 
-func (p *pull) freeDisk(err error) {
+// withSpace stores something, and once more after the cache was emptied if the disk is full.
+func (p *pull) withSpace(store func() error) error {
+	err := store()
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
 	p.store.Log.Warn("The disk is full, removing all cached images that are not in use", "error", err)
 	p.cache.collect(true)
+	return store()
 }
 
 // unpack unpacks layers that are in the cache.

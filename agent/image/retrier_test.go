@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 )
 
 // TestStall shows that B14 cannot happen: a transfer that stands still is retried, and in the end fails with the reason.
@@ -172,6 +173,34 @@ func (h *fullHost) Remove(path string) error {
 		h.full.Store(false)
 	}
 	return h.Host.Remove(path)
+}
+
+// fullForFiles is full for manifests, too.
+type fullForFiles struct{ fullHost }
+
+func (h *fullForFiles) WriteFile(path string, content []byte, attrs fs.Attributes) error {
+	if h.full.Load() {
+		return &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+	}
+	return h.Host.WriteFile(path, content, attrs)
+}
+
+func TestFullDiskForManifest(t *testing.T) {
+	h := newRegistry(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	push(t, h, "a/old:v1", imageOf(t, map[string]string{"old": "x"}))
+	s := newStore(t, "")
+	full := &fullForFiles{fullHost{Host: host.Local{}}}
+	s.Host = full
+	if _, err := stage(t, s, h.host()+"/a/old:v1"); err != nil {
+		t.Fatal(err)
+	}
+	full.full.Store(true)
+	got, err := stage(t, s, h.host()+"/a/b:v1")
+	checkStaged(t, got, err)
+	if full.full.Load() {
+		t.Error("no manifest was written while the disk was full")
+	}
 }
 
 func TestFullDisk(t *testing.T) {
