@@ -193,7 +193,8 @@ func TestVariables(t *testing.T) {
 	objects := decode(t, r.run(t, append(withURL, "DROVER_GATEWAY_SERVICE_TYPE=NodePort",
 		"DROVER_GATEWAY_NODE_PORT=30443", "DROVER_GATEWAY_PORT=8443", "DROVER_SYSTEM_DEFAULT_REGISTRY=registry.example.com:5000",
 		"DROVER_SYSTEM_DEFAULT_REGISTRY_PULL_SECRETS=one,two", "DROVER_RELEASE_DATA=https://data.example.com/data.json",
-		"DROVER_GATEWAY_CA_SECRET=company-ca", "DROVER_METRICS_LISTEN=:9441"), "generate", "provider", "--control-plane", "drover"))
+		"DROVER_GATEWAY_CA_SECRET=company-ca", "DROVER_METRICS_LISTEN=:9441", "DROVER_RKE2_PRIME=true"),
+		"generate", "provider", "--control-plane", "drover"))
 	container := find[*appsv1.Deployment](t, objects)["drover-control-plane"].Spec.Template.Spec.Containers[0]
 	if container.Image != "registry.example.com/hubs/hub:v9" ||
 		!slices.Contains(container.Env, corev1.EnvVar{Name: "SYSTEM_DEFAULT_REGISTRY", Value: "registry.example.com:5000"}) ||
@@ -201,7 +202,7 @@ func TestVariables(t *testing.T) {
 		!slices.Contains(container.Args, "--system-default-registry-pull-secrets=$(SYSTEM_DEFAULT_REGISTRY_PULL_SECRETS)") ||
 		!slices.Contains(container.Env, corev1.EnvVar{Name: "RELEASE_DATA", Value: "https://data.example.com/data.json"}) ||
 		!slices.Contains(container.Env, corev1.EnvVar{Name: "GATEWAY_CA_SECRET", Value: "company-ca"}) ||
-		!slices.Contains(container.Args, "--metrics-listen=:9441") {
+		!slices.Contains(container.Args, "--metrics-listen=:9441") || !slices.Contains(container.Args, "--rke2-prime=true") {
 		t.Errorf("the container is %+v", container)
 	}
 	gateway := find[*corev1.Service](t, objects)["drover-gateway"].Spec
