@@ -262,6 +262,25 @@ func TestCheckScriptFolder(t *testing.T) {
 	check("a link to a disk", "")
 }
 
+// TestCheckScriptDisk: where etcd has a disk of its own, at server/db, the space of that one counts. On the disk of the data directory,
+// there may be too little for a restore that is possible, or enough for one that would fail after all machines were stopped.
+func TestCheckScriptDisk(t *testing.T) {
+	h := newHost(t)
+	disk := filepath.Join(h.data, "server/db")
+	h.write(filepath.Join(disk, "etcd/name"), "a")
+	for name, c := range map[string]struct{ data, disk, want string }{
+		"space on the disk of etcd":           {"0", "100000", ""},
+		"space in the data directory instead": {"100000", "0", disk + " has 0 KiB free"},
+	} {
+		h.write(filepath.Join(h.bin, "df"), "#!/bin/sh\nfree="+c.data+"\n[ \"$2\" != \""+disk+"\" ] || free="+c.disk+
+			"\necho header\necho disk 0 0 $free 0% /\n")
+		out, _, err := h.run(restoreCheckSh, "", "7", h.data, "", "s")
+		if (err == nil) != (c.want == "") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
 func TestStopScript(t *testing.T) {
 	h := newHost(t)
 	etcd := filepath.Join(h.data, "server/db/etcd")

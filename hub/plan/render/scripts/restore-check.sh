@@ -38,13 +38,15 @@ case "${file:-$name}" in
     *.zip) factor=8 ;; # it is unpacked first
     *) factor=2 ;;
 esac
-while [ ! -d "$data" ]; do
-    data=${data%/*}
-    [ -n "$data" ] || data=/
+# What is restored is written below server/db, which may have a disk of its own.
+disk=$data/server/db
+while [ ! -d "$disk" ]; do
+    disk=${disk%/*}
+    [ -n "$disk" ] || disk=/
 done
-free=$(df -Pk "$data" | awk 'NR == 2 { print $4 }')
+free=$(df -Pk "$disk" | awk 'NR == 2 { print $4 }')
 need=$((size * factor / 1024 + 65536))
-[ "$free" -ge "$need" ] || fail "$data has $free KiB free, the restore needs about $need"
+[ "$free" -ge "$need" ] || fail "$disk has $free KiB free, the restore needs about $need"
 
 # Only what shows that the bucket cannot be read, or does not have the snapshot, is a failure: a cluster that is down can be restored too.
 if [ $# -gt 0 ]; then
@@ -66,4 +68,4 @@ if [ $# -gt 0 ]; then
 elif [ -z "$file" ]; then
     content="the bucket was not checked: the settings of S3 on this machine are not those of the Cluster"
 fi
-echo "checked: $size bytes, $content, $free KiB free in $data"
+echo "checked: $size bytes, $content, $free KiB free in $disk"
