@@ -26,19 +26,30 @@ done
 rm -f "$data/server/db/reset-flag" "$data/server/db/etcd/tombstone"
 
 # k3s and RKE2 put FOLDER before the path of an archive, also before a whole path (https://github.com/k3s-io/k3s/issues/14526; not before
-# March 2026). So the folder of the archive is there, too, until it is restored.
-from='' link=''
+# March 2026). So the folder of the archive is there, too, until it is restored. They unpack it beside where it is, and leave that there.
+from='' link='' unpacked=''
 for argument in "$@"; do
     case $argument in
     --cluster-reset-restore-path=/*/*.zip)
         from=${argument#*=}
+        unpacked=${from%.zip}
         from=${from%/*}
         ;;
     --cluster-reset-restore-path=/*) ;;
-    --cluster-reset-restore-path=*.zip) from=$folder ;; # it is downloaded to there
+    --cluster-reset-restore-path=*.zip) # it is downloaded to FOLDER
+        from=$folder
+        unpacked=${argument#*=}
+        unpacked=$folder/${unpacked%.zip}
+        ;;
     esac
 done
+[ ! -e "$unpacked" ] || unpacked='' # it was there before
 tidy() {
+    [ -z "$unpacked" ] || rm -f "$unpacked"
+    # They keep all data that they move away. Only what can be started counts: an attempt that fails leaves some without a write-ahead log.
+    # shellcheck disable=SC2012 # names of RKE2 and k3s
+    ls -d "$data"/server/db/etcd-old-*/member/wal 2>/dev/null | sort -r | tail -n +6 |
+        while read -r wal; do rm -rf "${wal%/member/wal}"; done || true
     [ -n "$link" ] || return 0
     rm -f "$link"
     (cd "$folder" && rmdir -p "$(dirname "${from#/}")") 2>/dev/null || true
