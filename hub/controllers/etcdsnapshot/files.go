@@ -180,7 +180,7 @@ func (f *file) texts() int {
 
 // inOtherFolder reports whether an object in S3 is not in the folder of the cluster. RKE2 and k3s list all objects whose keys begin with
 // the folder's name: those of the folder "prod" include "prod-2/a" and "prod/velero/b", which may be another cluster's, and cannot be
-// restored by their name (https://github.com/k3s-io/k3s/issues/13934).
+// restored by their name (https://github.com/k3s-io/k3s/issues/13934). The keys in a folder "/prod" begin with its slash.
 func (f *file) inOtherFolder() bool {
 	if f.Spec.S3 == nil {
 		return false
@@ -190,7 +190,7 @@ func (f *file) inOtherFolder() bool {
 		return false
 	}
 	dir := path.Dir(key)
-	return dir != "." && dir != strings.Trim(f.Spec.S3.Prefix, "/")
+	return dir != "." && strings.Trim(dir, "/") != strings.Trim(path.Clean("/"+f.Spec.S3.Prefix), "/")
 }
 
 // hashOfToken is what a file may say of the token that it was saved with.

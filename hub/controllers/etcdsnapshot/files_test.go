@@ -79,6 +79,9 @@ func TestOtherFolders(t *testing.T) {
 		"s3://backups/prod-2/a":      {"prod": true, "prod-2": false},
 		"s3://backups/prod/velero/a": {"prod": true, "prod/velero": false},
 		"s3://backups/a":             {"": false, "prod": false},
+		"s3://backups//prod/a":       {"/prod": false, "/prod/": false, "//prod": false, "/pro": true, "/": true},
+		"s3://backups//prod/b/a":     {"/prod": true, "/prod//b/": false},
+		"s3://backups//a":            {"/": false, "/prod": true},
 		"":                           {"": false, "prod": false},
 	} {
 		for prefix, want := range folders {
