@@ -128,9 +128,8 @@ func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, er
 	}
 	files, ignored := parse(listed.Items)
 	if ignored > 0 {
-		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, in another folder of the bucket, or older than the newest ones",
-			"ignored", ignored,
-			"limit", maxFiles)
+		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, unfinished, in another folder of the bucket, or older than the "+
+			"newest ones", "ignored", ignored, "limit", maxFiles)
 	}
 	return files, nil
 }
@@ -145,7 +144,7 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 		f := file{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &f)
 		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil || f.inOtherFolder() ||
-			f.texts() > maxTexts {
+			f.unfinished() || f.texts() > maxTexts {
 			ignored++
 			continue
 		}
@@ -168,6 +167,10 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 	}
 	return files, ignored
 }
+
+// unfinished reports whether a file is what a server that was killed has left of a snapshot: etcd saves into a file of this name, and
+// renames it at the end. RKE2 and k3s list all files of their folder as successful.
+func (f *file) unfinished() bool { return f.Spec.S3 == nil && strings.HasSuffix(f.Spec.SnapshotName, ".part") }
 
 // texts is the size of all texts but the metadata, and but the message, which is cut.
 func (f *file) texts() int {

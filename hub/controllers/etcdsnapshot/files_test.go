@@ -32,8 +32,10 @@ func TestParse(t *testing.T) {
 	older, newer := snapshotFile("older", "2026-11-01T00:00:00Z"), snapshotFile("newer", "2026-11-02T00:00:00Z")
 	invalid, nameless := snapshotFile("invalid", "yesterday"), snapshotFile("nameless", "2026-11-02T00:00:00Z")
 	unstructured.RemoveNestedField(nameless.Object, "spec", "snapshotName")
-	files, ignored := parse([]unstructured.Unstructured{older, invalid, nameless, newer})
-	if len(files) != 2 || files[0].Metadata.Name != "newer" || files[1].Metadata.Name != "older" || ignored != 2 {
+	unfinished := snapshotFile("unfinished", "2026-11-02T00:00:00Z")
+	_ = unstructured.SetNestedField(unfinished.Object, "etcd-snapshot-server-1-1793577600.part", "spec", "snapshotName")
+	files, ignored := parse([]unstructured.Unstructured{older, invalid, nameless, unfinished, newer})
+	if len(files) != 2 || files[0].Metadata.Name != "newer" || files[1].Metadata.Name != "older" || ignored != 3 {
 		t.Errorf("got %d files, %d ignored: %+v", len(files), ignored, files)
 	}
 
