@@ -88,11 +88,13 @@ func (r *Reconciler) forgetDeleted() predicate.Predicate {
 	}}
 }
 
-// changedByOthers passes deletions, and updates of what this controller applies.
+// changedByOthers passes deletions, and updates of what this controller applies; and those of status.missing, also its own: the cache may
+// not have had the last one when the file was listed again, so that it looked as if there was nothing to write.
 var changedByOthers = predicate.And(
 	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }},
 	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		predicate.AnnotationChangedPredicate{}),
+		predicate.AnnotationChangedPredicate{},
+		predicates.OnUpdate(func(before, after *rkev1.ETCDSnapshot) bool { return before.Status.Missing != after.Status.Missing })),
 )
 
 // checksumsChanged passes plan Secrets of machines that have saved a snapshot.

@@ -1,6 +1,7 @@
 package etcdsnapshot
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -137,4 +138,58 @@ func TestNodeIsBack(t *testing.T) {
 
 func nodeOf(created time.Time) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(created)}}
+}
+
+// staleReader is a cache that has not seen a write yet: it has an ETCDSnapshot as it was before.
+type staleReader struct {
+	client.Client
+	before *rkev1.ETCDSnapshot
+}
+
+func (s *staleReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if snapshot, is := obj.(*rkev1.ETCDSnapshot); is && s.before != nil {
+		s.before.DeepCopyInto(snapshot)
+		return nil
+	}
+	return s.Client.Get(ctx, key, obj, opts...)
+}
+
+// TestListedAgainAtOnce: RKE2 and k3s list the files of a folder again a second after they have listed none. An ETCDSnapshot of which the
+// cache does not have yet that it is missing is looked at again when it has.
+func TestListedAgainAtOnce(t *testing.T) {
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
+	c := &staleReader{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&rkev1.ETCDSnapshot{}).
+		WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, func(client.Object) []string { return nil }).Build()}
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	r := &Reconciler{Client: c, Now: func() time.Time { return now }, applied: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "c"}}
+	item := snapshotFile("s3-a", "2026-11-01T00:00:00Z")
+	_ = unstructured.SetNestedMap(item.Object, map[string]any{"bucket": "backups"}, "spec", "s3")
+	listed, _ := parse([]unstructured.Unstructured{item})
+	follow := func(files []file) *rkev1.ETCDSnapshot {
+		t.Helper()
+		if _, err := r.follow(t.Context(), cluster, files); err != nil {
+			t.Fatal(err)
+		}
+		snapshot := &rkev1.ETCDSnapshot{}
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "c-s3-a"}, snapshot); err != nil {
+			t.Fatal(err)
+		}
+		return snapshot
+	}
+	there := follow(listed)
+	missing := follow(nil)
+	if there.Status.Missing || !missing.Status.Missing {
+		t.Fatalf("the status is %+v, and %+v without the file", there.Status, missing.Status)
+	}
+	c.before = there
+	if stale := follow(listed); !stale.Status.Missing {
+		t.Fatalf("with a cache that is behind, the status is %+v", stale.Status)
+	}
+	if c.before = nil; !changedByOthers.Update(event.UpdateEvent{ObjectOld: there, ObjectNew: missing}) {
+		t.Error("that the snapshot is missing is no event")
+	}
+	if got := follow(listed); got.Status.Missing || got.Status.MissingSince != nil {
+		t.Errorf("the status stays %+v", got.Status)
+	}
 }
