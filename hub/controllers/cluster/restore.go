@@ -156,7 +156,8 @@ func unreachableBucket(config *provisioningv1.RKEConfig, snapshot *rkev1.ETCDSna
 			"bucket: set spec.rkeConfig.etcd.s3, with the credentials of the bucket", snapshot.Name)
 	case configured.Endpoint != "" && in.Endpoint != "" && configured.Endpoint != in.Endpoint:
 		return cause.New("SnapshotInvalid", "spec.rkeConfig.etcdSnapshotRestore.name: ETCDSnapshot %s is at the endpoint %q, and the Cluster "+
-			"uses %q: correct spec.rkeConfig.etcd.s3.endpoint", snapshot.Name, in.Endpoint, configured.Endpoint)
+			"uses %q: correct spec.rkeConfig.etcd.s3.endpoint, or, if the bucket has moved there, delete the ETCDSnapshotFiles of S3 in the "+
+			"cluster, which lists them again with the next snapshot", snapshot.Name, in.Endpoint, configured.Endpoint)
 	}
 	return nil
 }

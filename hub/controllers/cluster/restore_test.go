@@ -193,7 +193,7 @@ func TestRestoredSpecOfAnotherBucket(t *testing.T) {
 		refused string
 	}{
 		"the same endpoint":              {etcd: s3("s3.example.com")},
-		"another endpoint":               {etcd: s3("old.example.com"), refused: `at the endpoint "s3.example.com", and the`},
+		"another endpoint":               {etcd: s3("old.example.com"), refused: "if the bucket has moved there, delete the ETCDSnapshotFiles"},
 		"the endpoint of the credential": {etcd: s3("")},
 		"no bucket":                      {etcd: &rkev1.ETCD{}, refused: "the Cluster has no bucket"},
 		"nothing of etcd":                {refused: "the Cluster has no bucket"},

@@ -89,11 +89,16 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	case known && configured.Bucket == "":
 		out.Unconfigured = name + " is in S3, and the Cluster has no bucket: set spec.rkeConfig.etcd.s3, with the credentials of the bucket"
 	case known && configured.Endpoint != "" && file.S3.Endpoint != "" && configured.Endpoint != file.S3.Endpoint:
-		out.Unconfigured = fmt.Sprintf("%s is at the endpoint %q, and the Cluster uses %q: correct the endpoint in spec.rkeConfig.etcd.s3",
-			name, file.S3.Endpoint, configured.Endpoint)
+		out.Unconfigured = fmt.Sprintf("%s is at the endpoint %q, and the Cluster uses %q: correct the endpoint in spec.rkeConfig.etcd.s3, "+
+			"or, %s", name, file.S3.Endpoint, configured.Endpoint, bucketMoved)
 	}
 	return out
 }
+
+// bucketMoved is what to do about a snapshot at another endpoint than that of the Cluster. RKE2 and k3s keep the endpoint with which they
+// have listed it first, whatever they are configured with later.
+const bucketMoved = "if the bucket has moved there, delete the ETCDSnapshotFiles of S3 in the cluster, which lists them again with the " +
+	"next snapshot"
 
 // What may be an argument of a command on a machine. Each is a single one, which no shell interprets.
 var (

@@ -95,7 +95,7 @@ func (s *scope) otherBucket(file rkev1.ETCDSnapshotFile) string {
 		return fmt.Sprintf("it is at %s, and the cluster's own file of this name would be %s: set bucket and folder in "+
 			"spec.rkeConfig.etcd.s3 of the Cluster, or use the tools of S3", file.Location, location)
 	case configured.Endpoint != "" && file.S3.Endpoint != "" && configured.Endpoint != file.S3.Endpoint:
-		return fmt.Sprintf("it is at the endpoint %q, and the cluster uses %q", file.S3.Endpoint, configured.Endpoint)
+		return fmt.Sprintf("it is at the endpoint %q, and the cluster uses %q: %s", file.S3.Endpoint, configured.Endpoint, bucketMoved)
 	}
 	return ""
 }

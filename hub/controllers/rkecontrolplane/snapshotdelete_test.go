@@ -95,7 +95,7 @@ func TestDeletionUnreachable(t *testing.T) {
 		"would be s3://b/a folder/s: set":   func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "s3://other/a folder/s" },
 		"it is at s3://b/a folder/deeper/s": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "s3://b/a folder/deeper/s" },
 		"the cluster has no bucket":         func(s *scope, _ *rkev1.ETCDSnapshot) { s.inputs.Spec.ETCD = nil },
-		`at the endpoint "evil.example.com"`: func(_ *scope, from *rkev1.ETCDSnapshot) {
+		`"evil.example.com", and the cluster uses "s3.example.com": if the bucket has moved`: func(_ *scope, from *rkev1.ETCDSnapshot) {
 			from.SnapshotFile.S3.Endpoint = "evil.example.com"
 		},
 	} {
