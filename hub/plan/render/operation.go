@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -140,21 +139,35 @@ func (t *taskBuilder) saveSnapshot() []string {
 		folder, name = cmp.Or(op.Spec.Args.Dir, folder), cmp.Or(op.Spec.Args.Name, name)
 		args = saveArgs(op)
 	}
-	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name,
-		strconv.FormatBool(t.uploads())}, args...)
+	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name, t.uploads()}, args...)
 }
 
-// snapshotFolder is where the machine keeps its snapshots.
+// snapshotFolder is where the machine keeps its snapshots, by the configuration in the plan: the specification may have another one that
+// waits.
 func (t *taskBuilder) snapshotFolder() string {
 	folder, _ := t.all["etcd-snapshot-dir"].(string)
+	if applied, known := configOf(t.Cluster.Release.Runtime, t.before); known {
+		folder = applied.text("etcd-snapshot-dir")
+	}
 	return cmp.Or(folder, t.dataDir+"/server/db/snapshots")
 }
 
-// uploads reports whether the machine uploads snapshots to a bucket.
-func (t *taskBuilder) uploads() bool {
+// uploads is "true" where the machine uploads snapshots to a bucket, "later" where only the specification says so, and "false" otherwise.
+func (t *taskBuilder) uploads() string {
 	etcd := t.Cluster.Spec.ETCD
-	own, _ := t.all["etcd-s3"].(bool)
-	return own || etcd != nil && UsesBucket(etcd.S3)
+	wanted, _ := t.all["etcd-s3"].(bool)
+	wanted = wanted || etcd != nil && UsesBucket(etcd.S3)
+	has := wanted
+	if applied, known := configOf(t.Cluster.Release.Runtime, t.before); known {
+		has, _ = applied["etcd-s3"].(bool)
+	}
+	switch {
+	case has:
+		return "true"
+	case wanted:
+		return "later"
+	}
+	return "false"
 }
 
 func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {

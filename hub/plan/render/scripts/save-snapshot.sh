@@ -2,8 +2,9 @@
 # Saves a snapshot of etcd and checks its file:
 #   save-snapshot.sh RUNTIME FOLDER NAME BUCKET [ARGUMENT...]
 # The file ends with the SHA-256 of what is before it, and begins as a bbolt database does. One that is not whole is deleted, so that nobody
-# restores it. The last line about each file has the SHA-256 of all of it, for whoever restores it. FOLDER is where the snapshots are, NAME is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too:
-# saving does not fail where the upload does.
+# restores it. The last line about each file has the SHA-256 of all of it, for whoever restores it. FOLDER is where the snapshots are, NAME
+# is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too: saving does not fail where the upload does. It is
+# "later" where the machine does not have the settings of the bucket yet.
 set -eu
 # RKE2 and k3s may be in /opt, which is in the PATH of no service.
 PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
@@ -76,6 +77,11 @@ for file in "$folder/$name"-*; do
         check "$file"
         if [ "$bucket" = true ] && ! "$runtime" etcd-snapshot list | grep -F "${file##*/} " | grep -qF s3://; then
             echo "snapshot $file was not uploaded to the bucket; its ETCDSnapshot says why" >&2
+            exit 1
+        fi
+        if [ "$bucket" = later ]; then
+            echo "snapshot $file is not in the bucket: this machine does not have the settings of spec.rkeConfig.etcd.s3 yet." \
+                "Save another one when hub status shows no change that waits" >&2
             exit 1
         fi
         found=true
