@@ -306,7 +306,8 @@ func TestResetScript(t *testing.T) {
 	for _, f := range []string{"server/tls/ca", "server/cred/passwd", "server/db/etcd/tombstone", "server/db/reset-flag"} {
 		h.write(filepath.Join(h.data, f), "x")
 	}
-	out, called, err := h.run(restoreResetSh, "k3s", h.data, "/snapshots", "--cluster-reset-restore-path=/a b")
+	folder := filepath.Join(t.TempDir(), "snapshots", "of etcd")
+	out, called, err := h.run(restoreResetSh, "k3s", h.data, folder, "--cluster-reset-restore-path=/a b")
 	want := "systemctl stop k3s.service\nk3s server --cluster-reset --etcd-disable-snapshots=false --cluster-reset-restore-path=/a b\n"
 	if err != nil || called != want {
 		t.Errorf("%v: %s\n%s", err, out, called)
@@ -315,6 +316,10 @@ func TestResetScript(t *testing.T) {
 		[]string{"cred-old-", "db", "tls-old-", "etcd"}) ||
 		len(h.entries("server/db/etcd/*")) > 0 {
 		t.Errorf("the folder has %v", got)
+	}
+	// A snapshot in a bucket is downloaded to the folder of snapshots, which a new machine does not have where etcd-snapshot-dir is set.
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder of snapshots: %v, %v", info, err)
 	}
 }
 

@@ -63,4 +63,6 @@ if [ -n "$from" ]; then
     (umask 077 && mkdir -p "${link%/*}")
     ln -sfn "$from" "$link"
 fi
+# They make only the folder that they have by default, and download to no other that is not there, as on a new machine.
+[ -d "$folder" ] || (umask 077 && mkdir -p "$folder")
 "$runtime" server --cluster-reset --etcd-disable-snapshots=false "$@"
