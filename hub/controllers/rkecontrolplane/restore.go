@@ -106,7 +106,7 @@ var (
 	filePath   = regexp.MustCompile(`^/[A-Za-z0-9._:@+/-]*[A-Za-z0-9._:@+-]$`)
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
 	checksum   = regexp.MustCompile(`^([0-9a-f]{64})?$`)
-	folderName = regexp.MustCompile(`^[A-Za-z0-9._/ -]*$`)
+	folderName = regexp.MustCompile(`^[[:^cntrl:]]*$`)
 )
 
 // machineOf is the name of the Machine that has the file of an ETCDSnapshot; empty where nothing says it. A Machine that was moved here has

@@ -118,6 +118,21 @@ func TestSnapshotInNoFolder(t *testing.T) {
 	}
 }
 
+// TestSnapshotFolders: RKE2 and k3s take any folder of a bucket, so that its snapshots can be restored and deleted.
+func TestSnapshotFolders(t *testing.T) {
+	for _, folder := range []string{"env=prod/cluster=a", "/team+b", "größe", "a'b (c)", "--debug"} {
+		s, from := scopeWithBucket(t)
+		s.inputs.Spec.ETCD.S3.Folder, from.SnapshotFile.S3.Folder = folder, folder
+		from.SnapshotFile.Location = "s3://b/" + folder + "/s"
+		if got := s.snapshot(from); got.Problem != "" || got.Unconfigured != "" || got.File.S3.Folder != folder {
+			t.Errorf("restoring from %q: %+v, %+v", folder, got, got.File.S3)
+		}
+		if got := s.deletion(from); got.Problem != "" || got.Unreachable != "" {
+			t.Errorf("deleting from %q: %+v", folder, got)
+		}
+	}
+}
+
 // What reaches the command line of a machine is checked, and what cannot work is said before anything is stopped.
 func TestSnapshotProblems(t *testing.T) {
 	s3 := func(set func(*rkev1.ETCDSnapshotS3)) func(*scope, *rkev1.ETCDSnapshot) {

@@ -75,7 +75,7 @@ func (s *scope) deletion(from *rkev1.ETCDSnapshot) operation.Deletion {
 // snapshotFileKind is what RKE2 and k3s list their snapshots as, see hub/controllers/etcdsnapshot.
 var snapshotFileKind = schema.GroupVersionKind{Group: "k3s.cattle.io", Version: "v1", Kind: "ETCDSnapshotFile"}
 
-var s3Location = regexp.MustCompile(`^s3://[A-Za-z0-9._-]+/[A-Za-z0-9._:@+/ -]+$`)
+var s3Location = regexp.MustCompile(`^s3://[A-Za-z0-9._-]+/[[:^cntrl:]]+$`)
 
 // otherBucket says why the machines of the cluster cannot delete a file in S3; empty if they can. They are configured with one bucket and
 // one folder in it.
