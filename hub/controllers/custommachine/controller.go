@@ -13,7 +13,6 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
@@ -44,7 +43,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return err
 	}
-	machineToCustomMachine := util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine"))
 	clusterToCustomMachines := handler.EnqueueRequestsFromMapFunc(r.clusterToCustomMachines)
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).

@@ -9,8 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/index"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -29,6 +32,33 @@ func machineUIDs(o client.Object) []string {
 		}
 	}
 	return uids
+}
+
+// machineToCustomMachine maps a Machine.
+var machineToCustomMachine = util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine"))
+
+// nodeToCustomMachines maps Nodes of a cluster to the machine whose label they have, and to those that name them: a Node that gets the
+// label of another machine is no longer theirs.
+func (r *Reconciler) nodeToCustomMachines(cluster client.ObjectKey) handler.MapFunc {
+	return func(ctx context.Context, node client.Object) []ctrl.Request {
+		requests := r.nodeToCustomMachine(ctx, node)
+		var machines clusterv1.MachineList
+		err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+			client.MatchingFields{index.MachineNodeNameField: node.GetName()}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list Machines", "Cluster", cluster)
+			return requests
+		}
+		for i := range machines.Items {
+			for _, request := range machineToCustomMachine(ctx, &machines.Items[i]) {
+				if !slices.Contains(requests, request) {
+					requests = append(requests, request)
+				}
+			}
+		}
+		return requests
+	}
 }
 
 // nodeToCustomMachine maps a Node of any cluster. UIDs are unique across clusters.

@@ -38,7 +38,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
 	s.node, s.waiting = selectNode(nodes, s.machine)
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, r.reconcileTaken(ctx, s)
 }
 
 // nodesOf watches the cluster's Nodes and returns those of the Machine.
@@ -48,7 +48,7 @@ func (r *Reconciler) nodesOf(ctx context.Context, s *scope) ([]corev1.Node, erro
 		Name:         controllerName + "-nodes",
 		Watcher:      r.controller,
 		Kind:         &corev1.Node{},
-		EventHandler: handler.EnqueueRequestsFromMapFunc(r.nodeToCustomMachine),
+		EventHandler: handler.EnqueueRequestsFromMapFunc(r.nodeToCustomMachines(key)),
 		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged},
 	}))
 	if err != nil {

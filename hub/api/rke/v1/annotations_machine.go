@@ -83,6 +83,10 @@ const (
 	DrainCordonedAnnotation = "rke.cattle.io/drain-cordoned"
 )
 
+// NodeTakenPreDrainHook, on a Machine, keeps Cluster API from draining and deleting the Node that it names, since that is another Machine's
+// by now (Cluster API's pre-drain hook). The value is the name of the Node.
+const NodeTakenPreDrainHook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/drover-node-taken"
+
 // Annotations and hooks for the removal of etcd members. The formats take the runtime: k3s or rke2.
 const (
 	// EtcdRemoveAnnotationFormat, "true" on a Node, asks the distribution to remove the Node's etcd member.
