@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	w := readWanted(machine, bootstrap, plan)
-	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
+	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine, w)
 	if apierrors.IsRefused(err) {
 		w.refused = message.Bound(err.Error(), message.MaxError)
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, bootstrap, w))
