@@ -24,29 +24,11 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/informers"
-	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
-
-// refusal is an error that a retry does not cure. Its text is for the user who registers the machine.
-type refusal struct{ text string }
-
-func (r refusal) Error() string { return r.text }
-
-func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(format, args...)} }
-
-// errWait is returned where an event of a watch causes the next reconcile, or the machine tries again.
-var errWait = errors.New("waiting for the cluster")
-
-// errAgain is returned where nothing but time causes the next reconcile.
-var errAgain = errors.New("waiting for the cache")
-
-// againAfter is the time until that.
-const againAfter = time.Second
 
 // Reconcile creates the Machine that a request asks for, and writes to the request which it is or why it was refused. A request is deleted
 // after requestLifetime in any case.
@@ -75,11 +57,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	machine, err := r.reconcileRequest(ctx, request)
 	var refused refusal
+	var waiting pending
 	switch {
 	case errors.Is(err, errWait):
 		return result, nil
 	case errors.Is(err, errAgain):
 		return ctrl.Result{RequeueAfter: min(left, againAfter)}, nil
+	case errors.As(err, &waiting):
+		return ctrl.Result{RequeueAfter: min(left, againAfter)}, r.say(ctx, request, waiting.text)
 	case errors.As(err, &refused):
 		ctrl.LoggerFrom(ctx).Info("Refused machine", "reason", refused.text)
 		return result, r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
@@ -117,30 +102,6 @@ func (r *Reconciler) timeLeft(ctx context.Context, request *corev1.Secret) time.
 		first = now
 	}
 	return requestLifetime - r.Clock.Since(first.at)
-}
-
-// maxExplanation bounds what a machine reads of the answer of the API server, in bytes.
-const maxExplanation = 512
-
-// explain writes to a request that the API server does not take the objects of the machine, as with a quota of the namespace or a policy in
-// an admission webhook. There is no Machine yet whose condition could say so. The hub refuses nothing: the machine retries.
-func (r *Reconciler) explain(ctx context.Context, request *corev1.Secret, err error) error {
-	text := message.Bound(err.Error(), maxExplanation)
-	if !hubapierrors.IsRefused(err) || request.Annotations[rkev1.MachineRequestWaitingAnnotation] == text {
-		return nil
-	}
-	return r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
-		metav1.SetMetaDataAnnotation(meta, rkev1.MachineRequestWaitingAnnotation, text)
-	})
-}
-
-func (r *Reconciler) answer(ctx context.Context, request *corev1.Secret, set func(*metav1.ObjectMeta)) error {
-	changed := request.DeepCopy()
-	set(&changed.ObjectMeta)
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(request), fieldOwner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("answering a machine request: %w", err)
-	}
-	return nil
 }
 
 // reconcileRequest finds or creates the Machine.
@@ -262,7 +223,7 @@ func (r *Reconciler) knownMachine(
 			machine.Spec.ClusterName)
 	}
 	if !machine.DeletionTimestamp.IsZero() {
-		return nil, refuse("Machine %s of this machine is still being deleted; try again later", machine.Name)
+		return nil, pending{fmt.Sprintf("Machine %s of this machine is being deleted", machine.Name)}
 	}
 	bootstrap := &rkev1.RKEBootstrap{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name},
@@ -380,8 +341,12 @@ func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, req
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return fmt.Errorf("reading %T %s: %w", object, object.GetName(), err)
 		}
-		if !object.GetDeletionTimestamp().IsZero() || object.GetLabels()[clusterv1.ClusterNameLabel] != cluster.Name {
-			return refuse("objects of an earlier registration of this machine are still being deleted; try again later")
+		if !object.GetDeletionTimestamp().IsZero() {
+			return pending{fmt.Sprintf("objects of an earlier registration of this machine (%s) are being deleted", object.GetName())}
+		}
+		if of := object.GetLabels()[clusterv1.ClusterNameLabel]; of != cluster.Name {
+			return refuse("objects of an earlier registration of this machine (%s) are left from the cluster %s; delete them first",
+				object.GetName(), of)
 		}
 		if bootstrap, ok := object.(*rkev1.RKEBootstrap); ok {
 			if err := proven(bootstrap, request); err != nil {

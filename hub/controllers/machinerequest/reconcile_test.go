@@ -201,3 +201,51 @@ func TestQuota(t *testing.T) {
 		t.Errorf("%d writes: %v", patches, a)
 	}
 }
+
+// TestMachineIsBeingDeleted: a machine that comes while its Machine is being deleted is not refused, since its installation would end. It
+// reads what it waits for, and gets a new Machine afterwards.
+func TestMachineIsBeingDeleted(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme,
+		rkev1.AddToScheme)
+	management, cluster, capi := fixture()
+	request := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "custom-0123456789ab", CreationTimestamp: metav1.Time{Time: begin}},
+		Type:       rkev1.MachineRequestSecretType,
+		Data:       map[string][]byte{rkev1.MachineRequestDataKey: []byte(`{"id":["a"],"role-worker":["true"]}`)},
+	}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: rkev1.MachineRequestName("a"),
+		Finalizers: []string{clusterv1.MachineFinalizer}}, Spec: clusterv1.MachineSpec{ClusterName: "prod"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(management, cluster, capi, request, machine).Build()
+	if err := c.Delete(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(begin), requests: c}
+	reconcile := func() ctrl.Result {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	result := reconcile()
+	a := request.Annotations
+	if result.RequeueAfter != againAfter || a[rkev1.MachineRequestErrorAnnotation] != "" ||
+		!strings.Contains(a[rkev1.MachineRequestWaitingAnnotation], "Machine "+machine.Name+" of this machine is being deleted") {
+		t.Fatalf("it comes back after %s, and says %v", result.RequeueAfter, a)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+		t.Fatal(err)
+	}
+	machine.Finalizers = nil
+	if err := c.Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	if reconcile(); request.Labels[rkev1.MachineNameLabel] != machine.Name {
+		t.Errorf("there is no new Machine: %v, %v", request.Labels, request.Annotations)
+	}
+}

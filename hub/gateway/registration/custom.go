@@ -137,13 +137,18 @@ func (g *Registrar) knownMachine(ctx context.Context, cluster *provisioningv1.Cl
 	if !proves(bootstrap, r.SecretHash) || bootstrap.Spec.ClusterName != cluster.Name {
 		return nil, errUnproven
 	}
+	deleting := response.Retry(response.DefaultRetry,
+		"waiting for the previous registration of this machine to be removed: Machine %s is being deleted", name)
 	if !bootstrap.DeletionTimestamp.IsZero() {
-		return nil, response.Retry(response.DefaultRetry,
-			"waiting for the previous registration of this machine to be removed: Machine %s is being deleted", name)
+		return nil, deleting
 	}
 	// Without a Machine the hub was stopped while it created one: the request is made once more.
 	if err := g.get(ctx, name, machine, nil); err != nil || machine.UID == "" {
 		return nil, err
+	}
+	// Its plan is deleted with the Machine, which may take long, as where its Node is drained.
+	if !machine.DeletionTimestamp.IsZero() {
+		return nil, deleting
 	}
 	return bootstrap, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,6 +92,42 @@ func TestWaitingForMachine(t *testing.T) {
 		var retry *response.Error
 		if !errors.As(err, &retry) || retry.Code != http.StatusServiceUnavailable || retry.Message != want || retry.RetryAfter == 0 {
 			t.Errorf("got %+v", err)
+		}
+	}
+}
+
+// TestMachineThatIsBeingDeleted: a machine that registers while its Machine is being deleted waits for the end of that, and gets a new one.
+// The connection of the old one would end with it.
+func TestMachineThatIsBeingDeleted(t *testing.T) {
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "prod"}}
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		machine, bootstrap *metav1.Time
+		waits              bool
+	}{
+		"registered":                  {},
+		"the Machine is drained":      {machine: &now, waits: true},
+		"its objects are deleted":     {machine: &now, bootstrap: &now, waits: true},
+		"the RKEBootstrap goes alone": {bootstrap: &now, waits: true},
+	} {
+		meta := metav1.ObjectMeta{Namespace: "fleet", Name: rkev1.MachineRequestName("a"), UID: "1",
+			Annotations: map[string]string{rkev1.MachineSecretHashAnnotation: "hash"}}
+		machine := &clusterv1.Machine{ObjectMeta: *meta.DeepCopy()}
+		machine.DeletionTimestamp = c.machine
+		bootstrap := &rkev1.RKEBootstrap{ObjectMeta: *meta.DeepCopy(), Spec: rkev1.RKEBootstrapSpec{ClusterName: "prod"}}
+		bootstrap.DeletionTimestamp = c.bootstrap
+		g := &Registrar{Options: Options{Live: known{objects: []client.Object{machine, bootstrap}}}}
+		got, err := g.knownMachine(t.Context(), cluster, &registration{ID: "a", SecretHash: "hash"})
+		if !c.waits {
+			if err != nil || got == nil {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			continue
+		}
+		var retry *response.Error
+		if got != nil || !errors.As(err, &retry) || retry.Code != http.StatusServiceUnavailable || retry.RetryAfter == 0 ||
+			!strings.Contains(retry.Message, "Machine fleet/"+meta.Name+" is being deleted") {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }

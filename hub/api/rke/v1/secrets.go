@@ -7,8 +7,8 @@ const (
 	MachineRequestDataKey = "data"
 	// MachineRequestErrorAnnotation, on a machine request, says why it was refused. The machine gets the text as answer.
 	MachineRequestErrorAnnotation = "rke.cattle.io/machine-request-error"
-	// MachineRequestWaitingAnnotation, on a machine request, says why the API server does not take the objects of the machine. The machine
-	// gets it with the answer that it is to come again.
+	// MachineRequestWaitingAnnotation, on a machine request, says why there is no Machine yet: the API server does not take the objects of
+	// the machine, or earlier ones are being deleted. The machine gets it with the answer that it is to come again.
 	MachineRequestWaitingAnnotation = "rke.cattle.io/machine-request-waiting"
 	// MachineRequestPrefix begins the name of a machine request and of its Machine. The first 12 digits of the SHA-256 of the machine's ID
 	// follow.
