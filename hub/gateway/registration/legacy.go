@@ -39,6 +39,10 @@ func (g *Registrar) unprovenMachine(
 	switch {
 	case err != nil:
 		return nil, err
+	case bootstrap.Spec.ClusterName != cluster.Name && proves(bootstrap, r.SecretHash):
+		return nil, response.Errorf(http.StatusConflict, "this machine is in the cluster %s/%s already: delete its Machine %s there, run "+
+			"`system-agent leave --purge-distribution` on it, which deletes the data of that cluster, and then this command again",
+			name.Namespace, bootstrap.Spec.ClusterName, name.Name)
 	case bootstrap.Spec.ClusterName != cluster.Name || !bootstrap.DeletionTimestamp.IsZero() || !machine.DeletionTimestamp.IsZero():
 		return nil, errUnproven
 	}

@@ -1,12 +1,18 @@
 package registration
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/response"
 )
 
 func TestReturnsByID(t *testing.T) {
@@ -53,6 +59,23 @@ func TestReturnsByID(t *testing.T) {
 		}
 		if got := returnsByID(bootstrap, machine, &registration{ID: test.id}, test.address); got != test.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestMachineOfAnotherCluster: a machine that registers for another cluster of its namespace reads which one it is in. Somebody else with
+// its ID does not.
+func TestMachineOfAnotherCluster(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "fleet", Name: rkev1.MachineRequestName("a"), UID: "1",
+		Annotations: map[string]string{rkev1.MachineSecretHashAnnotation: "hash"}}
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: meta, Spec: rkev1.RKEBootstrapSpec{ClusterName: "first"}}
+	g := &Registrar{Options: Options{Live: known{objects: []client.Object{bootstrap, &clusterv1.Machine{ObjectMeta: meta}}}}}
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "second"}}
+	for hash, want := range map[string]int{"hash": http.StatusConflict, "another": http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		_, err := g.unprovenMachine(t.Context(), &managementv3.ClusterRegistrationToken{}, cluster,
+			&registration{ID: "a", SecretHash: hash}, "192.0.2.7")
+		if !response.IsCode(err, want) || strings.Contains(err.Error(), "fleet/first") != (want == http.StatusConflict) {
+			t.Errorf("with the secret %q: %v", hash, err)
 		}
 	}
 }
