@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // maxNodes is how many Nodes are read of a cluster that may be hostile. Kubernetes supports 5,000.
@@ -81,4 +82,18 @@ func OfMachine(ctx context.Context, reader client.Reader, machine types.UID, pro
 	}
 	err = reader.List(ctx, &nodes)
 	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != providerID }), err
+}
+
+// etcdRoleLabel is set by k3s and RKE2 once etcd has been started on a Node.
+const etcdRoleLabel = "node-role.kubernetes.io/etcd"
+
+// Several says that two Nodes have the label of one Machine, and what to do. k3s and RKE2 remove the etcd member that a Node names when the
+// Node is deleted, unless it has no label of the role: of a machine whose host name has changed both Nodes name the member that it has.
+func Several(nodes []corev1.Node, machine types.UID) *cause.Cause {
+	label := ""
+	if slices.ContainsFunc(nodes, func(n corev1.Node) bool { _, etcd := n.Labels[etcdRoleLabel]; return etcd }) {
+		label = "; first remove its label " + etcdRoleLabel + ", or the etcd member of the machine is removed with the Node"
+	}
+	return cause.New("SeveralNodes", "Nodes %s and %s both have the label %s=%s, as when the host name of a machine has changed; "+
+		"delete the one that the machine does not have now%s", nodes[0].Name, nodes[1].Name, rkev1.MachineUIDLabel, machine, label)
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	"github.com/drover-dev/drover/hub/access/clusternodes"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
@@ -67,9 +66,7 @@ func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, 
 	case len(nodes) == 0:
 		return nil, cause.New(reasonWaitingForNode, "%s", waitingForNode(machine))
 	case len(nodes) > 1:
-		return nil, cause.New("SeveralNodes",
-			"Nodes %s and %s both have the label %s=%s; delete the one that does not belong to this machine",
-			nodes[0].Name, nodes[1].Name, rkev1.MachineUIDLabel, machine.UID)
+		return nil, clusternodes.Several(nodes, machine.UID)
 	case nodes[0].Spec.ProviderID == "":
 		return nil, cause.New("WaitingForProviderID",
 			"Waiting for the cloud controller manager of the cluster to set spec.providerID of Node %s", nodes[0].Name)

@@ -1,6 +1,7 @@
 package custommachine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +49,20 @@ func TestSelectNode(t *testing.T) {
 				t.Errorf("got %v, %+v, want reason %s", got, waiting, tt.reason)
 			}
 		})
+	}
+}
+
+// TestSeveralNodesOfAServer: who deletes one of the Nodes of a server is to keep its etcd member.
+func TestSeveralNodesOfAServer(t *testing.T) {
+	for _, etcd := range []bool{false, true} {
+		before, after := node("before", "k3s://before"), node("after", "k3s://after")
+		if etcd {
+			before.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+		}
+		_, waiting := selectNode([]corev1.Node{after, before}, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
+		if waiting == nil || strings.Contains(waiting.Message, "first remove its label node-role.kubernetes.io/etcd") != etcd {
+			t.Errorf("etcd %t: %+v", etcd, waiting)
+		}
 	}
 }
 

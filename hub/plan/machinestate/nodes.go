@@ -29,13 +29,29 @@ func NewNodes(nodes []corev1.Node) *Nodes {
 	for i := range nodes {
 		node := &nodes[i]
 		n.byName[node.Name] = node
-		n.byUID[node.Labels[rkev1.MachineUIDLabel]] = node
+		uid := node.Labels[rkev1.MachineUIDLabel]
+		if other := n.byUID[uid]; other == nil || preferred(node, other) {
+			n.byUID[uid] = node
+		}
 		n.byProvider[node.Spec.ProviderID] = node
 		n.byMachine[node.Annotations[clusterv1.ClusterNamespaceAnnotation]+"/"+node.Annotations[clusterv1.MachineAnnotation]] = node
 	}
 	delete(n.byUID, "")
 	delete(n.byProvider, "")
 	return n
+}
+
+// preferred reports whether of two Nodes with the label of one Machine, whose host name has changed, a Node is the one that the machine has
+// now. Caches list Nodes in any order.
+func preferred(node, other *corev1.Node) bool {
+	ready, otherReady := rollout.StateOf(node) == rollout.NodeReady, rollout.StateOf(other) == rollout.NodeReady
+	switch {
+	case ready != otherReady:
+		return ready
+	case !node.CreationTimestamp.Equal(&other.CreationTimestamp):
+		return other.CreationTimestamp.Before(&node.CreationTimestamp)
+	}
+	return node.Name < other.Name
 }
 
 // Know makes a Machine of the cluster known: a Node with its label is no other Machine's. A machine that was installed again, and has
@@ -81,12 +97,21 @@ func (n *Nodes) All() []corev1.Node { return n.nodes }
 // Matched reports whether Of has returned the Node of a name for a Machine.
 func (n *Nodes) Matched(name string) bool { return n.matched[name] }
 
-// OrphanedMembers are the members of etcd that belong to no Machine, by name. Of has to be called for every Machine first.
+// OrphanedMembers are the members of etcd that belong to no Machine, by name. Of has to be called for every Machine first. A Node that
+// names the member of a Machine's Node, as the one that a machine had before its host name was changed, is no other member.
 func (n *Nodes) OrphanedMembers() []rollout.Member {
 	var orphaned []rollout.Member
+	known := map[string]bool{}
+	for name := range n.matched {
+		known[rollout.MemberNameOf(n.byName[name])] = true
+	}
+	delete(known, "")
 	for i := range n.nodes {
 		node := &n.nodes[i]
-		if membership := rollout.MembershipOf(node); !n.matched[node.Name] && membership != rollout.MemberNone {
+		if n.matched[node.Name] || known[rollout.MemberNameOf(node)] {
+			continue
+		}
+		if membership := rollout.MembershipOf(node); membership != rollout.MemberNone {
 			health, at := rollout.MemberHealthOf(node)
 			orphaned = append(orphaned, rollout.Member{
 				Node: node.Name, State: rollout.StateOf(node), Membership: membership, Health: health, CheckedAt: at,

@@ -68,6 +68,41 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// TestHostNameChanged: a machine whose host name has changed has two Nodes, in any order. The one that is there counts, and the other one
+// is no further member of etcd.
+func TestHostNameChanged(t *testing.T) {
+	of := func(name string, created int64, ready bool) corev1.Node {
+		return testNode(name, func(n *corev1.Node) {
+			n.Labels[rkev1.MachineUIDLabel], n.Annotations["etcd.k3s.cattle.io/node-name"] = "uid", "before-12345678"
+			n.CreationTimestamp = metav1.Unix(created, 0)
+			voter(n)
+			if !ready {
+				n.Status.Conditions[1].Status = corev1.ConditionUnknown
+			}
+		})
+	}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "uid"}}
+	machine.Status.NodeRef.Name = "before"
+	for want, nodes := range map[string][]corev1.Node{
+		"after":      {of("before", 1, false), of("after", 2, true)},
+		"before":     {of("before", 1, true), of("back-again", 2, false)},
+		"both-ready": {of("before", 1, true), of("both-ready", 2, true)},
+		"both-lost":  {of("before", 1, false), of("both-lost", 2, false)},
+	} {
+		other := testNode("other", voter)
+		for _, order := range [][]corev1.Node{{nodes[0], nodes[1], other}, {other, nodes[1], nodes[0]}} {
+			found := NewNodes(order)
+			found.Know(machine)
+			if node := found.Of(machine); node == nil || node.Name != want {
+				t.Errorf("the Node is %v, want %s", node, want)
+			}
+			if orphaned := found.OrphanedMembers(); len(orphaned) != 1 || orphaned[0].Node != "other" {
+				t.Errorf("%s: members without a Machine are %+v", want, orphaned)
+			}
+		}
+	}
+}
+
 // TestTakenNode: the Node of a machine that was installed again is that of its new Machine only.
 func TestTakenNode(t *testing.T) {
 	nodes := NewNodes([]corev1.Node{testNode("n", func(n *corev1.Node) {

@@ -147,6 +147,11 @@ func MembershipOf(node *corev1.Node) Membership {
 	return MemberNone
 }
 
+// MemberNameOf returns the name of the etcd member of a Node; empty if the Node does not name one.
+func MemberNameOf(node *corev1.Node) string {
+	return annotation(node, rkev1.EtcdMemberNameAnnotationFormat)
+}
+
 // MemberHealthOf returns what etcd's leader reports of the member on a Node, and when it last did. k3s and RKE2 ask each member every 15
 // seconds, write a change at once, and otherwise the time of the last answer every 5 minutes.
 func MemberHealthOf(node *corev1.Node) (MemberHealth, time.Time) {

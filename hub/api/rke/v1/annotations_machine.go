@@ -93,6 +93,9 @@ const (
 	EtcdRemoveAnnotationFormat = "etcd.%s.cattle.io/remove"
 	// EtcdRemovedNodeNameAnnotationFormat, on a Node, is set by the distribution once the member is removed.
 	EtcdRemovedNodeNameAnnotationFormat = "etcd.%s.cattle.io/removed-node-name"
+	// EtcdMemberNameAnnotationFormat, on a Node, is the name of its etcd member. The distribution removes that member when the Node is
+	// deleted.
+	EtcdMemberNameAnnotationFormat = "etcd.%s.cattle.io/node-name"
 	// RKEBootstrapCleanupPreTerminateHook, on a Machine, holds its deletion until the etcd member is removed (Cluster API's pre-terminate
 	// hook).
 	RKEBootstrapCleanupPreTerminateHook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
