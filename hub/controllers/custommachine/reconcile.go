@@ -62,7 +62,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil
 	}
 	var errs []error
-	for _, phase := range []func(context.Context, *scope) (ctrl.Result, error){r.reconcileNode, r.reconcileMissingNode} {
+	for _, phase := range []func(context.Context, *scope) (ctrl.Result, error){
+		r.reconcileNode, r.reconcileNodeRef, r.reconcileMissingNode,
+	} {
 		phaseResult, err := phase(ctx, s)
 		errs = append(errs, err)
 		result = util.LowestNonZeroResult(result, phaseResult)
