@@ -90,10 +90,10 @@ func TestInstallsAndRegisters(t *testing.T) {
 	}
 	// Nothing is replaced or started before it is on the disk, and the identity is there before the hub hears of it.
 	wantCalls := `systemctl is-system-running
-systemctl is-active --quiet k3s
-systemctl is-active --quiet k3s-agent
-systemctl is-active --quiet rke2-server
-systemctl is-active --quiet rke2-agent
+systemctl is-active k3s
+systemctl is-active k3s-agent
+systemctl is-active rke2-server
+systemctl is-active rke2-agent
 sync
 sync
 systemctl is-active --quiet rancher-system-agent

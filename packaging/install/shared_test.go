@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"net/http"
 	"os"
 	"strings"
@@ -115,14 +116,28 @@ func TestSecondCluster(t *testing.T) {
 	}
 }
 
+// unitState is a systemctl by which a unit is in a state, and all others are inactive.
+func unitState(unit, state string) string {
+	return `case $1 in
+is-system-running) echo running ;;
+is-active)
+	case "$*" in *" ` + unit + `") state=` + state + ` ;; *) state=inactive ;; esac
+	case $2 in --quiet) ;; *) echo "$state" ;; esac
+	[ "$state" = active ]
+	;;
+esac`
+}
+
 // TestRunningNode: a node of a cluster that the hub does not know is not given the configuration of another cluster.
 func TestRunningNode(t *testing.T) {
 	for name, tc := range map[string]struct {
-		unit, id string
-		known    bool
-		want     string
+		unit, state, id string
+		known           bool
+		want            string
 	}{
 		"no node":            {},
+		"one that starts":    {unit: "rke2-server", state: "activating", want: "run rke2-uninstall.sh first"},
+		"one that is off":    {unit: "rke2-server", state: "failed"},
 		"a server of k3s":    {unit: "k3s", want: "run k3s-uninstall.sh first"},
 		"an agent of k3s":    {unit: "k3s-agent", want: "run k3s-agent-uninstall.sh first"},
 		"a server of RKE2":   {unit: "rke2-server", want: "run rke2-uninstall.sh first"},
@@ -131,10 +146,7 @@ func TestRunningNode(t *testing.T) {
 		"of another program": {unit: "nginx"},
 	} {
 		hub, m := newTestHub(t), newMachine(t)
-		m.stub("systemctl", `case $1 in
-is-system-running) echo running ;;
-is-active) [ "$3" = "`+tc.unit+`" ] ;;
-esac`)
+		m.stub("systemctl", unitState(tc.unit, cmp.Or(tc.state, "active")))
 		if tc.known {
 			m.write("etc/rancher/agent/cattle-id", strings.Repeat("1", 63)+"\n", 0o600)
 		}
@@ -156,10 +168,11 @@ esac`)
 // What cannot be read is not sent.
 func TestServerToken(t *testing.T) {
 	const k3s, rke2 = "etc/rancher/k3s/config.yaml.d/50-rancher.yaml", "etc/rancher/rke2/config.yaml.d/50-rancher.yaml"
-	for name, tc := range map[string]struct{ unit, id, file, content, token string }{
+	for name, tc := range map[string]struct{ unit, state, id, file, content, token string }{
 		"no node":                         {file: k3s, content: `{"token":"a"}`},
 		"a server of k3s":                 {unit: "k3s", file: k3s, content: "{\n\"agent-token\": \"b\",\n\"token\": \"a.1\"\n}", token: "a.1"},
 		"a server of RKE2":                {unit: "rke2-server", file: rke2, content: `{"token": "K10ab::server:a", "x": "y"}`, token: "a"},
+		"a server that does not come up":  {unit: "rke2-server", state: "activating", file: rke2, content: `{"token": "a"}`, token: "a"},
 		"an agent":                        {unit: "rke2-agent", file: rke2, content: `{"token": "a"}`},
 		"with its id":                     {unit: "k3s", id: strings.Repeat("1", 63), file: k3s, content: `{"token": "a"}`},
 		"without a token":                 {unit: "k3s", file: k3s, content: `{"agent-token": "b"}`},
@@ -167,10 +180,7 @@ func TestServerToken(t *testing.T) {
 		"with a configuration of its own": {unit: "k3s", file: "etc/rancher/k3s/config.yaml", content: `{"token": "a"}`},
 	} {
 		hub, m := newTestHub(t), newMachine(t)
-		m.stub("systemctl", `case $1 in
-is-system-running) echo running ;;
-is-active) [ "$3" = "`+tc.unit+`" ] ;;
-esac`)
+		m.stub("systemctl", unitState(tc.unit, cmp.Or(tc.state, "active")))
 		m.write("etc/rancher/agent/cattle-id", strings.Repeat("1", 63)+"\n", 0o600)
 		m.write(tc.file, tc.content, 0o600)
 		out, ok := m.run(hub.script(t), []string{"CATTLE_ID=" + tc.id}, "--token", "secret", "--etcd")

@@ -104,7 +104,7 @@ register() {
 		forget_identity
 		if [ -s "$connection_file" ] && [ -n "$made_secret" ]; then
 			# It was registered by a script without machine secrets, and cannot prove its identity. Its connection still works.
-			info "The hub refuses to register this machine again (HTTP $status: $(one_line <"$work/answer")); keeping its connection"
+			info "The hub refuses this registration (HTTP $status): $(one_line <"$work/answer"); keeping its connection"
 			return 0
 		fi
 		fail "The hub refuses this registration (HTTP $status): $(one_line <"$work/answer")"
@@ -129,13 +129,14 @@ refuse_running_node() {
 	server_token_hash=''
 	if [ -z "$registers" ] || [ -n "$transaction" ] || [ -n "${CATTLE_ID:-}" ]; then return 0; fi
 	for unit in k3s k3s-agent rke2-server rke2-agent; do
-		systemctl is-active --quiet "$unit" </dev/null || continue
+		# It is active, or activating: a server that does not come up, since the others of its cluster are gone. Or it is reloading.
+		case $(systemctl is-active "$unit" </dev/null) in a* | r*) ;; *) continue ;; esac
 		if [ -s "$config_dir/cattle-id" ] || [ -s "$connection_file" ]; then
 			server_token_hash=$(running_token "$unit")
 			return 0
 		fi
 		case $unit in rke2*) script=rke2-uninstall.sh ;; *) script=$unit-uninstall.sh ;; esac
-		info "To have the hub manage that cluster, import it. To use this machine for another one, run $script first, which deletes its data"
+		info "To have the hub manage that cluster, import it. For another one, run $script first, which deletes its data"
 		fail "This machine is a node of a cluster already: $unit is running; nothing was installed"
 	done
 }
