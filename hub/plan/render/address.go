@@ -68,6 +68,22 @@ func (b *builder) loopback() string {
 	return "127.0.0.1"
 }
 
+// bindAddress is the argument with the one address at which servers listen.
+const bindAddress = "bind-address"
+
+// serverHost is the address at which the machine reaches its own server: that of bind-address, at which k3s has the Kubernetes API too, and
+// RKE2 only its supervisor. It is the loopback address where the server listens at all.
+func (b *builder) serverHost() string {
+	bind, err := netip.ParseAddr(b.args.text(bindAddress))
+	switch {
+	case err != nil || bind.IsUnspecified():
+		return b.loopback()
+	case bind.Is6():
+		return "[" + bind.String() + "]"
+	}
+	return bind.String()
+}
+
 // listensOn6 reports whether the components of the machine listen on ::1, and not on 127.0.0.1: the first range of the Services is one of
 // IPv6. Without ranges in the configuration, the distributions choose those of the family of the machine's first address.
 func (b *builder) listensOn6() bool {

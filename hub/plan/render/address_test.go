@@ -47,6 +47,31 @@ func TestSupervisorPort(t *testing.T) {
 	}
 }
 
+// TestBindAddress: a server that listens at one address does not answer at 127.0.0.1. RKE2 has the Kubernetes API listen at all addresses.
+func TestBindAddress(t *testing.T) {
+	for name, tc := range map[string]struct{ version, config, probe, server string }{
+		"unset":         {k3s, `{}`, "https://127.0.0.1:6443/readyz", "https://127.0.0.1:6443"},
+		"all addresses": {k3s, `{"bind-address": "0.0.0.0"}`, "https://127.0.0.1:6443/readyz", "https://127.0.0.1:6443"},
+		"k3s":           {k3s, `{"bind-address": "10.0.0.5"}`, "https://10.0.0.5:6443/readyz", "https://10.0.0.5:6443"},
+		"another port": {k3s, `{"bind-address": "fd00::5", "https-listen-port": 7443}`, "https://[fd00::5]:7443/readyz",
+			"https://[fd00::5]:7443"},
+		"RKE2": {rke2, `{"bind-address": "10.0.0.5"}`, "https://127.0.0.1:6443/readyz", "https://10.0.0.5:9345"},
+	} {
+		in := machineOf(t, tc.version, "a", "eci")
+		in.Cluster.Spec.MachineGlobalConfig = config(t, tc.config)
+		plan, problems := Plan(in)
+		if got := plan.Probes[APIServerProbe].HTTPGet.URL; got != tc.probe || problems.Err() != nil {
+			t.Errorf("%s: the Kubernetes API is probed at %s: %v", name, got, problems)
+		}
+		op := &operationv1.EncryptionKeyRotation{}
+		op.UID = "u1"
+		with := WithTask(in.Cluster, in.Machine, plan, op, operation.Task{Step: "s", Name: operation.TaskRotateKeys})
+		if args := with.Instructions[len(with.Instructions)-1].Args; !slices.Contains(args, tc.server) {
+			t.Errorf("%s: keys are rotated with %q", name, args[3:])
+		}
+	}
+}
+
 // TestListenPort: a server that listens on another port than the others could not be joined, nor reached.
 func TestListenPort(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -89,7 +90,9 @@ type taskBuilder struct {
 func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction {
 	switch name {
 	case operation.TaskSaveSnapshot:
-		return []plans.Instruction{t.once(string(name), "/bin/sh", t.saveSnapshot()...)}
+		i := t.once(string(name), "/bin/sh", t.saveSnapshot()...)
+		i.Env = append(i.Env, t.snapshotServer()...)
+		return []plans.Instruction{i}
 	case operation.TaskDeleteSnapshot:
 		return []plans.Instruction{t.deleteSnapshot()}
 	case operation.TaskRotateCertificates:
@@ -168,6 +171,19 @@ func (t *taskBuilder) uploads() string {
 		return "later"
 	}
 	return "false"
+}
+
+// firstSnapshotServer is the first minor whose command for snapshots takes a server in all releases. Earlier ones open etcd themselves.
+const firstSnapshotServer = 31
+
+// snapshotServer is the variable by which scripts give the command for snapshots the server on the machine. The command knows no
+// configuration of the server: it asks 127.0.0.1 at the port that the distribution has by default. It is empty where that is right.
+func (t *taskBuilder) snapshotServer() []string {
+	otherPort := t.Cluster.Release.Runtime == release.K3s && APIPort(t.Cluster) != release.APIServerPort
+	if t.Cluster.Release.Minor < firstSnapshotServer || !otherPort && t.serverHost() == t.loopback() {
+		return nil
+	}
+	return []string{"SNAPSHOT_SERVER=" + t.supervisorURL()}
 }
 
 func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {

@@ -24,6 +24,7 @@ func (t *taskBuilder) deleteSnapshot() plans.Instruction {
 	}
 	i := t.script(string(operation.TaskDeleteSnapshot), deleteSnapshotSh, string(t.Cluster.Release.Runtime), file.Name, file.Location,
 		t.stateDir()+"/empty")
+	i.Env = append(i.Env, t.snapshotServer()...)
 	i.TimeoutSeconds = int((operation.DeleteTimeout - scriptMargin) / time.Second)
 	return i
 }

@@ -64,7 +64,7 @@ func (t *taskBuilder) stateDir() string {
 
 // supervisorURL is that of the machine's own server. The distribution's commands would ask the one that the machine has joined.
 func (t *taskBuilder) supervisorURL() string {
-	return fmt.Sprintf("https://%s:%d", t.loopback(), supervisorPort(t.Cluster))
+	return fmt.Sprintf("https://%s:%d", t.serverHost(), supervisorPort(t.Cluster))
 }
 
 // distributionEnv is the environment of a command of the distribution.

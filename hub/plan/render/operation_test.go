@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/operation"
 )
 
 // snapshotFile is a file as etcd sends a snapshot: pages of a bbolt database, and their hash.
@@ -164,6 +167,82 @@ func TestSaveSnapshotElsewhere(t *testing.T) {
 		}
 		if left, _ := filepath.Glob(folder + "/*"); len(left) > 0 != (name == "whole") {
 			t.Errorf("%s: left are %v", name, left)
+		}
+	}
+}
+
+// TestSnapshotServer: the command for snapshots asks 127.0.0.1 at the port of the distribution, whatever the server's configuration says.
+func TestSnapshotServer(t *testing.T) {
+	for name, tc := range map[string]struct{ version, config, want string }{
+		"the default":          {k3s, `{}`, ""},
+		"the default, written": {k3s, `{"https-listen-port": 6443, "bind-address": "::"}`, ""},
+		"another port":         {k3s, `{"https-listen-port": 7443}`, "https://127.0.0.1:7443"},
+		"another port, IPv6":   {k3s, `{"https-listen-port": 7443, "service-cidr": "fd00::/112"}`, "https://[::1]:7443"},
+		"IPv6":                 {k3s, `{"service-cidr": "fd00::/112"}`, ""},
+		"one address":          {k3s, `{"bind-address": "10.0.0.5"}`, "https://10.0.0.5:6443"},
+		"one address, RKE2":    {rke2, `{"bind-address": "fd00::5"}`, "https://[fd00::5]:9345"},
+		"a port of k3s":        {rke2, `{"https-listen-port": 7443}`, ""},
+		"a release before":     {"v1.30.4+k3s1", `{"https-listen-port": 7443}`, ""},
+	} {
+		in := machineOf(t, tc.version, "a", "eci")
+		in.Cluster.Spec.MachineGlobalConfig = config(t, tc.config)
+		plan, _ := Plan(in)
+		save, deletion := &operationv1.ETCDSnapshotSave{}, &operationv1.ETCDSnapshotDelete{}
+		save.UID, deletion.UID = "uid", "uid"
+		for task, op := range map[operation.TaskName]operationv1.Operation{
+			operation.TaskSaveSnapshot: save, operation.TaskDeleteSnapshot: deletion, operation.TaskCheckSnapshot: restoring("a", nil),
+		} {
+			with := WithTask(in.Cluster, in.Machine, plan, op, operation.Task{Step: "s", Name: task})
+			server := ""
+			for _, v := range instruction(t, with, string(task)).Env {
+				if url, is := strings.CutPrefix(v, "SNAPSHOT_SERVER="); is {
+					server = url
+				}
+			}
+			if server != tc.want {
+				t.Errorf("%s: %s asks %q, want %q", name, task, server, tc.want)
+			}
+		}
+	}
+}
+
+// TestScriptsNameSnapshotServer: each command for snapshots is given the server.
+func TestScriptsNameSnapshotServer(t *testing.T) {
+	const server = "https://[::1]:7443"
+	h, folder, empty := newHost(t), t.TempDir(), filepath.Join(t.TempDir(), "empty")
+	content := filepath.Join(t.TempDir(), "content")
+	h.write(content, string(snapshotFile()))
+	h.write(filepath.Join(h.bin, "k3s"), `#!/bin/sh
+echo "$2 $3" >>"$LOG"
+case $2 in
+save) cp "$CONTENT" "$FOLDER/on-demand-node-1" ;;
+list) echo "Name   Location   Size"; echo "on-demand-node-1 s3://b/on-demand-node-1 7"; [ ! -e "$LISTED" ] || echo "s s3://b/s 7" ;;
+delete) rm -f "$LISTED" ;;
+esac
+`)
+	t.Setenv("SNAPSHOT_SERVER", server)
+	t.Setenv("CONTENT", content)
+	t.Setenv("FOLDER", folder)
+	for name, tc := range map[string]struct {
+		script string
+		args   []string
+		want   []string
+	}{
+		"save": {saveSnapshotSh, []string{"k3s", folder, "on-demand", "true", "--etcd-snapshot-dir", folder},
+			[]string{"save", "delete", "list"}},
+		"delete": {deleteSnapshotSh, []string{"k3s", "s", "s3://b/s", empty}, []string{"list", "delete", "list"}},
+		"check":  {restoreCheckSh, []string{"", "7", h.data, "", "s", "k3s", "--etcd-s3"}, []string{"list"}},
+	} {
+		listed := filepath.Join(t.TempDir(), "listed")
+		h.write(listed, "")
+		t.Setenv("LISTED", listed)
+		out, called, err := h.run(tc.script, tc.args...)
+		want := ""
+		for _, verb := range tc.want {
+			want += verb + " --etcd-server=" + server + "\n"
+		}
+		if err != nil || called != want {
+			t.Errorf("%s: %v: %s\ncalled:\n%s", name, err, out, called)
 		}
 	}
 }

@@ -67,8 +67,12 @@ func (b *builder) addCalicoProbe() {
 
 func (b *builder) addControlPlaneProbes() {
 	tls := b.dataDir + "/server/tls/"
+	host := b.loopback()
+	if b.Cluster.Release.Runtime == release.K3s {
+		host = b.serverHost()
+	}
 	b.probe(APIServerProbe, plans.HTTPGetAction{
-		URL:        b.local("https", APIPort(b.Cluster), "/readyz"),
+		URL:        fmt.Sprintf("https://%s:%d/readyz", host, APIPort(b.Cluster)),
 		CACert:     tls + "server-ca.crt",
 		ClientCert: tls + "client-kube-apiserver.crt",
 		ClientKey:  tls + "client-kube-apiserver.key",

@@ -138,7 +138,9 @@ func (t *taskBuilder) checkSnapshot() plans.Instruction {
 		args = append(args, string(t.Cluster.Release.Runtime))
 		args = append(args, bucketArgs(*file.S3)...)
 	}
-	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, args...)
+	i := t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, args...)
+	i.Env = append(i.Env, t.snapshotServer()...)
+	return i
 }
 
 // hasS3Settings reports whether the machine runs with the settings of S3 that a restore would bring along. With others, such as keys that

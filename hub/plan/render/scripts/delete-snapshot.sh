@@ -21,8 +21,15 @@ esac
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 
+# snapshots runs a command for snapshots, which asks the server at the URL in SNAPSHOT_SERVER, or the default one.
+snapshots() {
+    verb=$1
+    shift
+    "$runtime" etcd-snapshot "$verb" ${SNAPSHOT_SERVER:+"--etcd-server=$SNAPSHOT_SERVER"} "$@"
+}
+
 listed() {
-    "$runtime" etcd-snapshot list "$s3" >"$list" || fail "listing snapshots failed"
+    snapshots list "$s3" >"$list" || fail "listing snapshots failed"
     grep -q '^Name .*Location' "$list" || fail "$runtime etcd-snapshot list does not print the locations of snapshots"
     grep -qF " $location " "$list"
 }
@@ -31,9 +38,9 @@ if listed; then
     if [ "$s3" = --etcd-s3 ] && awk -v name="$name" '$1 == name && $2 ~ /^file:/ { n++ } END { exit !n }' "$list"; then
         # The file of the same name is on this machine. The command is not to find it, and looks into an empty folder.
         mkdir -p "$empty"
-        "$runtime" etcd-snapshot delete "$s3" --etcd-snapshot-dir="$empty" "$name" || echo "deleting $location failed" >&2
+        snapshots delete "$s3" --etcd-snapshot-dir="$empty" "$name" || echo "deleting $location failed" >&2
     else
-        "$runtime" etcd-snapshot delete "$s3" "$name" || echo "deleting $location failed" >&2
+        snapshots delete "$s3" "$name" || echo "deleting $location failed" >&2
     fi
 elif [ -f "${location#file://}" ]; then
     fail "${location#file://} is there and not listed: it is not in the folder of snapshots of this machine. Delete it there"
@@ -42,7 +49,7 @@ else
 fi
 if [ -d "$empty" ]; then
     # The cluster lists no snapshot of this machine now. It lists them again after each deletion, also of what is not there.
-    "$runtime" etcd-snapshot delete --etcd-s3=false "$name.none"
+    snapshots delete --etcd-s3=false "$name.none"
     rmdir "$empty"
 fi
 if listed; then

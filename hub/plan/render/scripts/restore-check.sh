@@ -54,7 +54,9 @@ if [ $# -gt 0 ]; then
     shift
     # A server keeps its clients of buckets, and looks for the bucket only when it makes one: with another timeout it makes another.
     limit=$((30000 + $(date +%s) % 1000))ms
-    if list=$(timeout 90 "$runtime" etcd-snapshot list "$@" --etcd-s3-timeout="$limit" 2>&1); then
+    # The server is at the URL in SNAPSHOT_SERVER, or the default one.
+    if list=$(timeout 90 "$runtime" etcd-snapshot list ${SNAPSHOT_SERVER:+"--etcd-server=$SNAPSHOT_SERVER"} "$@" \
+        --etcd-s3-timeout="$limit" 2>&1); then
         printf '%s\n' "$list" |
             awk -v name="$name" '/^Name .*Location/ { table = 1 } $1 == name && $2 ~ /^s3:/ { n++ } END { exit table && !n }' ||
             fail "the snapshot $name is not in the bucket: restore another one"

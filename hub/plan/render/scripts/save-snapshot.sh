@@ -12,6 +12,13 @@ PATH=$PATH:/usr/local/bin:/opt/rke2/bin:/opt/bin
 runtime=$1 folder=$2 name=$3 bucket=$4
 shift 4
 
+# snapshots runs a command for snapshots, which asks the server at the URL in SNAPSHOT_SERVER, or the default one.
+snapshots() {
+    verb=$1
+    shift
+    "$runtime" etcd-snapshot "$verb" ${SNAPSHOT_SERVER:+"--etcd-server=$SNAPSHOT_SERVER"} "$@"
+}
+
 earlier=$(mktemp)
 said=$(mktemp)
 trap 'rm -f "$earlier" "$said"' EXIT
@@ -19,7 +26,7 @@ ls "$folder" >"$earlier" 2>/dev/null || true
 # A server saves one snapshot at a time, and refuses another one while it saves and uploads one on its schedule. Most releases have the
 # reason in the server's log only, under the ID of the error.
 left=6
-until "$runtime" etcd-snapshot save "$@" >"$said" 2>&1; do
+until snapshots save "$@" >"$said" 2>&1; do
     cat "$said" >&2
     left=$((left - 1))
     grep -qE 'etcd-snapshot error ID|already in progress' "$said" || exit 1
@@ -31,13 +38,13 @@ case " $* " in
 *" --etcd-snapshot-dir "*)
     # The cluster lists the files of this folder now, instead of those that it has listed of this machine. It lists those of the folder of
     # the configuration after each deletion, also of what is not there.
-    "$runtime" etcd-snapshot delete --etcd-s3=false "$name.none" >&2 || true
+    snapshots delete --etcd-s3=false "$name.none" >&2 || true
     ;;
 esac
 
 refuse() {
     echo "snapshot $1 is damaged: $2; it is deleted" >&2
-    "$runtime" etcd-snapshot delete "${1##*/}" >&2 || true
+    snapshots delete "${1##*/}" >&2 || true
     rm -f "$1" # the command looks into the folder of the configuration
     exit 1
 }
@@ -75,7 +82,7 @@ for file in "$folder/$name"-*; do
     case $file in *.part | *.tmp) continue ;; esac
     if [ -f "$file" ] && ! grep -qxF "${file##*/}" "$earlier"; then
         check "$file"
-        if [ "$bucket" = true ] && ! "$runtime" etcd-snapshot list | grep -F "${file##*/} " | grep -qF s3://; then
+        if [ "$bucket" = true ] && ! snapshots list | grep -F "${file##*/} " | grep -qF s3://; then
             echo "snapshot $file was not uploaded to the bucket; its ETCDSnapshot says why" >&2
             exit 1
         fi
