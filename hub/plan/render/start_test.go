@@ -24,6 +24,14 @@ func TestStart(t *testing.T) {
 		"space":                               {rke2, "c", `{"cni": "multus, calico"}`, "cni: has a space"},
 		"multus in front":                     {rke2, "c", `{"cni": ["multus", "cilium"]}`, ""},
 		"none":                                {rke2, "c", `{"cni": "none"}`, ""},
+		"a plugin that there is not":          {rke2, "c", `{"cni": "calcio"}`, "cni: is calcio, which RKE2 does not have; it takes calico,"},
+		"the same behind multus":              {rke2, "ec", `{"cni": ["multus", "weave"]}`, "cni: is multus, weave, which RKE2 does not have"},
+		"no plugin of a worker":               {rke2, "w", `{"cni": "calcio"}`, ""},
+		"a plugin of a later release":         {"v1.99.0+rke2r1", "ec", `{"cni": "ovn"}`, ""},
+		"configuration of no cloud provider":  {rke2, "w", `{"cloud-provider-config": "/etc/cloud"}`, "cloud-provider-config: needs cloud"},
+		"configuration of a cloud provider":   {rke2, "w", `{"cloud-provider-config": "/etc/cloud", "cloud-provider-name": "aws"}`, ""},
+		"profile without the kernel's values": {rke2, "w", `{"profile": "cis", "protect-kernel-defaults": "false"}`, "defaults: cannot be false"},
+		"another profile without them":        {rke2, "ec", `{"profile": "etcd", "protect-kernel-defaults": false}`, ""},
 		"k3s":                                 {k3s, "ec", `{"node-external-ip": ["203.0.113.5"]}`, ""},
 	} {
 		in := machineOf(t, tc.version, "a", tc.roles)
