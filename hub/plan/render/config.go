@@ -20,6 +20,7 @@ func (b *builder) addConfig() {
 	b.checkListenPort()
 	b.checkUnchangeable()
 	b.checkStart()
+	b.checkDatastore()
 	b.addEtcdArgs()
 	b.checkSnapshotSchedule()
 	b.addRoleArgs()
