@@ -141,6 +141,9 @@ func (b *builder) merge(field string, values map[string]any) {
 			continue
 		}
 		value, err := coerce(t, paramContent(key, value))
+		if err == nil && key == kubeconfigMode {
+			err = checkMode(values[key])
+		}
 		if err != nil {
 			b.problems.fail(at, "%s", err)
 			continue

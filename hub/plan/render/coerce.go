@@ -142,6 +142,26 @@ func number(value any) (string, bool) {
 	return "", false
 }
 
+// kubeconfigMode is the argument with the permissions of the administrator's kubeconfig on a server, whose digits are octal.
+const kubeconfigMode = "write-kubeconfig-mode"
+
+// octalModes are permissions that people write.
+var octalModes = []string{"400", "440", "444", "600", "640", "644", "660", "664", "666"}
+
+// checkMode refuses the number that YAML makes of permissions that begin with 0 and have no quotes: 416 of 0640, with whose digits anybody
+// could read and write the file.
+func checkMode(value any) error {
+	text, _ := number(value)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil // it is no number
+	}
+	if octal := strconv.FormatInt(n, 8); slices.Contains(octalModes, octal) {
+		return fmt.Errorf(`is the number %s, which YAML makes of 0%s; write the permissions in quotes, such as "0%s"`, text, octal, octal)
+	}
+	return nil
+}
+
 // describe names the kind of a value and not the value, which may be a secret.
 func describe(value any) string {
 	switch value.(type) {

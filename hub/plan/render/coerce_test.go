@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,5 +63,20 @@ func TestCoerce(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestKubeconfigMode: permissions without quotes are another number by the time that the API server has them.
+func TestKubeconfigMode(t *testing.T) {
+	for value, want := range map[string]string{
+		`416`: "is the number 416, which YAML makes of 0640;", `420`: "is the number 420, which YAML makes of 0644;",
+		`384`: "is the number 384, which YAML makes of 0600;", `"0640"`: "", `"416"`: "", `644`: "", `600`: "", `"u=rw"`: "", `null`: "",
+	} {
+		in := machineOf(t, rke2, "a", "ec")
+		in.Cluster.Spec.MachineGlobalConfig = config(t, `{"write-kubeconfig-mode": `+value+`}`)
+		plan, _ := Plan(in)
+		if (plan.Error != "") != (want != "") || !strings.Contains(plan.Error, want) {
+			t.Errorf("%s: got %q", value, plan.Error)
+		}
 	}
 }
