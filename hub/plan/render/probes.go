@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -37,8 +38,22 @@ func (b *builder) addKubeletProbe() {
 		port = own
 	}
 	if port != "0" {
-		b.probe("kubelet", plans.HTTPGetAction{URL: "http://" + b.loopback() + ":" + port + "/healthz"})
+		b.probe("kubelet", plans.HTTPGetAction{URL: "http://" + b.hostOf("kubelet-arg", "healthz-bind-address") + ":" + port + "/healthz"})
 	}
+}
+
+// hostOf is where a component is probed: the address that an option among its arguments gives it, or the loopback address where it listens
+// at all.
+func (b *builder) hostOf(arg, option string) string {
+	own, _ := b.args.option(arg, option)
+	address, err := netip.ParseAddr(own)
+	switch {
+	case err != nil || address.IsUnspecified():
+		return b.loopback()
+	case address.Is6():
+		return "[" + own + "]"
+	}
+	return own
 }
 
 // addCalicoProbe watches Calico on the machines where it really runs: it is the cluster's network plugin, its chart is not disabled, and
@@ -85,6 +100,9 @@ func (b *builder) addControlPlaneProbes() {
 		if own, ok := b.args.option(c.arg, "secure-port"); ok {
 			port = own
 		}
+		if port == "0" || b.args["disable-"+string(c.service)] == true {
+			continue // it serves nothing, or does not run
+		}
 		// A certificate that is expected is its own authority, whoever has signed it.
 		ca := b.certDir(c) + "/" + c.name + ".crt"
 		if dir, ok := b.args.option(c.arg, "cert-dir"); ok && !b.keepsCertificate(c) {
@@ -93,7 +111,7 @@ func (b *builder) addControlPlaneProbes() {
 		if file, ok := b.args.option(c.arg, "tls-cert-file"); ok {
 			ca = file
 		}
-		b.probe(c.name, plans.HTTPGetAction{URL: "https://" + b.loopback() + ":" + port + "/healthz", CACert: ca})
+		b.probe(c.name, plans.HTTPGetAction{URL: "https://" + b.hostOf(c.arg, "bind-address") + ":" + port + "/healthz", CACert: ca})
 	}
 }
 
