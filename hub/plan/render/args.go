@@ -149,8 +149,26 @@ func (b *builder) merge(field string, values map[string]any) {
 			continue
 		}
 		b.fields[key] = at
+		if t == release.List {
+			value = b.appended(key, value)
+		}
 		b.set(key, value)
 	}
+}
+
+// appended is a list with what earlier fields have appended by the same name with a "+". A name without it replaces that, too: k3s and RKE2
+// do the same with earlier files.
+func (b *builder) appended(key string, value any) any {
+	if !strings.HasSuffix(key, "+") {
+		delete(b.args, key+"+")
+		delete(b.all, key+"+")
+		return value
+	}
+	earlier := b.all.list(key)
+	if len(earlier) == 0 {
+		return value
+	}
+	return slices.Concat(earlier, args{key: value}.list(key))
 }
 
 // set keeps an argument. Agents do not take those of servers, but what runs on them may depend on those.
