@@ -37,24 +37,26 @@ func (k *marks) setSkip(value string, wanted bool) {
 }
 
 // markMachines changes the marks of Machines, all those of one Machine in one request: between two, a health check would replace one that
-// has lost a mark and not yet got the next.
+// has lost a mark and not yet got the next. What is not to be replaced does not wait for that either.
 func (r *Reconciler) markMachines(ctx context.Context, s *scope, change func(*machine, *marks)) error {
 	var errs []error
 	for _, m := range s.machines {
 		have := marksOf(m.machine)
 		want := have
 		change(m, &want)
-		if want == have {
-			continue
+		marked := m.machine
+		if want != have {
+			marked = m.machine.DeepCopy()
+			setOrDelete(&marked.Annotations, rkev1.RestoringAnnotation, want.restoring)
+			if want.skip != have.skip {
+				setOrDelete(&marked.Annotations, clusterv1.MachineSkipRemediationAnnotation, want.skip)
+			}
+			if err := r.Client.Patch(ctx, marked, client.MergeFrom(m.machine), fieldOwner); client.IgnoreNotFound(err) != nil {
+				errs = append(errs, fmt.Errorf("annotating Machine %s: %w", m.machine.Name, err))
+				continue
+			}
 		}
-		changed := m.machine.DeepCopy()
-		setOrDelete(&changed.Annotations, rkev1.RestoringAnnotation, want.restoring)
-		if want.skip != have.skip {
-			setOrDelete(&changed.Annotations, clusterv1.MachineSkipRemediationAnnotation, want.skip)
-		}
-		if err := r.Client.Patch(ctx, changed, client.MergeFrom(m.machine), fieldOwner); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("annotating Machine %s: %w", m.machine.Name, err))
-		}
+		errs = append(errs, r.cancelRemediation(ctx, marked))
 	}
 	return kerrors.NewAggregate(errs)
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/drover-dev/drover/hub/util/patch"
@@ -25,6 +26,17 @@ func (r *Reconciler) updateRemediation(ctx context.Context, machine *clusterv1.M
 			Reason:  clusterv1.MachineSetMachineCannotBeRemediatedReason,
 			Message: "A Machine outside of a MachineSet is not replaced: repair the machine, or delete the Machine and add another one",
 		})
+	}
+	return patch.RemoveCondition(ctx, r.Client, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// cancelRemediation takes back that a Machine waits for its replacement, if it has the annotation cluster.x-k8s.io/skip-remediation. The
+// annotation keeps health checks from looking at the Machine, and its MachineSet goes by the conditions alone: one that was found unhealthy
+// before, and that maxInFlight has wait for others, would be deleted when its turn comes, whether it has recovered or not.
+func (r *Reconciler) cancelRemediation(ctx context.Context, machine *clusterv1.Machine) error {
+	if !annotations.HasSkipRemediation(machine) || !inMachineSet(machine) || !machine.DeletionTimestamp.IsZero() ||
+		!conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		return nil
 	}
 	return patch.RemoveCondition(ctx, r.Client, machine, fieldOwner, clusterv1.MachineOwnerRemediatedCondition)
 }

@@ -69,3 +69,59 @@ func TestOwnerRemediated(t *testing.T) {
 		}
 	}
 }
+
+// TestSkippedRemediation: a Machine that was found unhealthy, and is not to be replaced any more, does not wait for its turn to be.
+func TestSkippedRemediation(t *testing.T) {
+	const waiting = clusterv1.MachineSetMachineRemediationDeferredReason
+	restore := func(_ *machine, k *marks) {
+		k.restoring = "a restore"
+		k.setSkip(rkev1.RestoringAnnotation, true)
+	}
+	for name, tc := range map[string]struct {
+		owner   string
+		skipped bool // by a user
+		change  func(*machine, *marks)
+		want    string // the reason of OwnerRemediated
+	}{
+		"waits for its turn":      {owner: "MachineSet", want: waiting},
+		"kept by a user":          {owner: "MachineSet", skipped: true},
+		"kept during a restore":   {owner: "MachineSet", change: restore},
+		"outside of a MachineSet": {skipped: true, want: waiting}, // it is not replaced, and its condition says so
+	} {
+		m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.3+k3s1")
+		m.machine.Namespace, m.machine.UID = "fleet", "a"
+		if tc.owner != "" {
+			m.machine.OwnerReferences = []metav1.OwnerReference{{Kind: tc.owner, Controller: new(true)}}
+		}
+		if tc.skipped {
+			m.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+		}
+		conditions.Set(m.machine, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason})
+		conditions.Set(m.machine, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: waiting})
+		if tc.change == nil {
+			tc.change = func(*machine, *marks) {}
+		}
+		c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithStatusSubresource(m.machine).
+			WithObjects(m.machine).Build()
+		r, got := &Reconciler{Client: c}, &clusterv1.Machine{}
+		for range 2 { // the second time there is nothing to do
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m.machine), m.machine); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := r.markMachines(t.Context(), &scope{machines: []*machine{m}}, tc.change); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(m.machine), got); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if reason := conditions.GetReason(got, clusterv1.MachineOwnerRemediatedCondition); reason != tc.want {
+			t.Errorf("%s: OwnerRemediated has the reason %q, want %q", name, reason, tc.want)
+		}
+		if !conditions.Has(got, clusterv1.MachineHealthCheckSucceededCondition) {
+			t.Errorf("%s: the condition of the health check is gone", name)
+		}
+	}
+}
