@@ -48,7 +48,7 @@ const (
 
 // Reconciler reconciles plan Secrets that request a drain.
 type Reconciler struct {
-	// Client reads Clusters and writes plan Secrets.
+	// Client reads Clusters and RKEControlPlanes, and writes plan Secrets.
 	Client client.Client
 	// Cache reads plan Secrets.
 	Cache client.Reader
@@ -67,6 +67,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		For(&corev1.Secret{}, builder.WithPredicates(drainChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(deletedOrUnpaused)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(toSecrets), builder.WithPredicates(paused.Unpaused)).
+		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(plansecrets.ControlPlaneToPlanSecrets(r.Cache, hasDrain)),
+			builder.WithPredicates(paused.Unpaused)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, toSecrets)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
@@ -118,6 +120,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	_, machine, cluster, err := plansecrets.Owners(ctx, r.Client, secret)
 	if err != nil || cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
 		return ctrl.Result{}, err
+	}
+	if cluster != nil {
+		if isPaused, err := plansecrets.ControlPlanePaused(ctx, r.Client, cluster); err != nil || isPaused {
+			return ctrl.Result{}, err
+		}
 	}
 	if cluster != nil && annotations.HasPaused(machine) {
 		// Plans are rendered for a paused Machine, too, and other machines wait for it.

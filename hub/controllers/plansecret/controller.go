@@ -53,6 +53,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		// A retry that comes due while paused is made when unpaused.
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(plansecrets.ClusterToPlanSecrets(r.Cache, plansecrets.IsPlanSecret)),
 			builder.WithPredicates(paused.Unpaused)).
+		Watches(&rkev1.RKEControlPlane{},
+			handler.EnqueueRequestsFromMapFunc(plansecrets.ControlPlaneToPlanSecrets(r.Cache, plansecrets.IsPlanSecret)),
+			builder.WithPredicates(paused.Unpaused)).
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(bootstrapToPlanSecret), builder.WithPredicates(paused.Unpaused)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))

@@ -27,7 +27,9 @@ type scope struct {
 	// bootstrap is nil where the Secret belongs to none, machine until Cluster API has adopted the RKEBootstrap.
 	bootstrap *rkev1.RKEBootstrap
 	machine   *clusterv1.Machine
-	paused    bool
+	// paused is true while a failed plan is not retried, since the Cluster or the RKEBootstrap is paused, or the RKEControlPlane, for which
+	// controlPlanePaused is true as well.
+	paused, controlPlanePaused bool
 
 	report    rollout.Report
 	reportErr error
@@ -47,6 +49,12 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	}
 	s.paused = cluster != nil && annotations.IsPaused(cluster, s.bootstrap)
 	s.report, s.reportErr = rollout.ReadReport(s.secret.Data)
+	if cluster != nil && !s.paused && s.report.Progress == rollout.ProgressFailed {
+		if s.controlPlanePaused, err = plansecrets.ControlPlanePaused(ctx, r.Client, cluster); err != nil {
+			return err
+		}
+		s.paused = s.controlPlanePaused
+	}
 	if s.reportErr == nil && !s.paused {
 		if err := r.updateSecret(ctx, s); err != nil {
 			return err

@@ -72,6 +72,8 @@ func failureMessage(s *scope) string {
 		text = fmt.Sprintf("Applying the plan failed %d times; the agent is retrying", s.report.Status.FailureCount)
 	case render.Restores(s.report.Delivered):
 		text = "Restoring the snapshot failed, and is not retried"
+	case s.controlPlanePaused:
+		text = "Applying the plan failed; waiting for the RKEControlPlane to be unpaused to retry"
 	case s.paused:
 		text = "Applying the plan failed; waiting for the Cluster to be unpaused to retry"
 	case s.retry.exhausted():

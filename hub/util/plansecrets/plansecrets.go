@@ -14,6 +14,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -81,6 +82,25 @@ func ClusterToPlanSecrets(from client.Reader, match func(client.Object) bool) ha
 		}
 		return requests
 	}
+}
+
+// ControlPlaneToPlanSecrets maps an RKEControlPlane to those plan Secrets of the machines of its Cluster that match.
+func ControlPlaneToPlanSecrets(from client.Reader, match func(client.Object) bool) handler.MapFunc {
+	ofCluster := ClusterToPlanSecrets(from, match)
+	return func(ctx context.Context, controlPlane client.Object) []ctrl.Request {
+		cluster := &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = controlPlane.GetNamespace(), controlPlane.GetLabels()[clusterv1.ClusterNameLabel]
+		if cluster.Name == "" {
+			return nil
+		}
+		return ofCluster(ctx, cluster)
+	}
+}
+
+// ControlPlanePaused reports whether the RKEControlPlane of a Cluster has the annotation cluster.x-k8s.io/paused.
+func ControlPlanePaused(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster) (bool, error) {
+	controlPlane, _, err := ownership.ControlPlane(ctx, from, cluster)
+	return controlPlane != nil && annotations.HasPaused(controlPlane), err
 }
 
 // Owners returns the RKEBootstrap, Machine and Cluster of a plan Secret, each nil where there is none.

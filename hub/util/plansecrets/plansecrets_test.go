@@ -44,6 +44,15 @@ func TestOfCluster(t *testing.T) {
 	if len(requests) != 1 || requests[0].Name != "b-machine-plan" {
 		t.Errorf("the Cluster is mapped to %v", requests)
 	}
+	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "control-plane"}}
+	if requests := ControlPlaneToPlanSecrets(c, IsPlanSecret)(t.Context(), controlPlane); len(requests) != 0 {
+		t.Errorf("an RKEControlPlane without a Cluster is mapped to %v", requests)
+	}
+	controlPlane.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
+	requests = ControlPlaneToPlanSecrets(c, isB)(t.Context(), controlPlane)
+	if len(requests) != 1 || requests[0].Name != "b-machine-plan" {
+		t.Errorf("the RKEControlPlane is mapped to %v", requests)
+	}
 }
 
 // TestOf: a Secret counts as a machine's by its owner, not by its name.
