@@ -3,11 +3,16 @@ package rkecontrolplane
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestLoadForeign: what only says to belong to the cluster does not get its plans, and its plan Secret is not written.
@@ -42,5 +47,31 @@ func TestLoadForeign(t *testing.T) {
 				t.Errorf("the cluster has %d machines, and of the first the plan Secret: %t", len(s.machines), machine && s.machines[0].secret != nil)
 			}
 		})
+	}
+}
+
+// TestOtherBootstrap: machines with bootstrap data of another provider, or of a user, are none that the hub waits for.
+func TestOtherBootstrap(t *testing.T) {
+	deployment := func(name string, bootstrap clusterv1.Bootstrap) *clusterv1.MachineDeployment {
+		d := pool(rkev1.WorkerRoleLabel, 2)
+		d.Namespace, d.Name, d.Labels = "fleet", name, map[string]string{clusterv1.ClusterNameLabel: "c"}
+		d.Spec.ClusterName, d.Spec.Template.Spec.Bootstrap = "c", bootstrap
+		return &d
+	}
+	of := func(group, kind string) clusterv1.Bootstrap {
+		return clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: "workers"}}
+	}
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)).WithObjects(
+		deployment("own", of(rkev1.GroupVersion.Group, "RKEBootstrapTemplate")),
+		deployment("kubeadm", of("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate")),
+		deployment("data", clusterv1.Bootstrap{DataSecretName: new("data")}),
+	).Build()
+	meta := metav1.ObjectMeta{Namespace: "fleet", Name: "c"}
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: meta}, cluster: &clusterv1.Cluster{ObjectMeta: meta}}
+	if err := loadFrom(t.Context(), s, c); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"own has 0 of 2"}, s.missing); diff != "" {
+		t.Errorf("the missing Machines (-want +got):\n%s", diff)
 	}
 }

@@ -50,7 +50,8 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
-	s.deployments, s.notCreated = deployments.Items, notCreated(deployments.Items)
+	s.deployments = slices.DeleteFunc(deployments.Items, hasOtherBootstrap)
+	s.notCreated = notCreated(s.deployments)
 	s.poolReplicas, s.missing = controlPlaneReplicas(s.deployments), missingMachines(s.deployments, machines)
 	s.machines, s.others = nil, nil
 	s.plans.load()
@@ -73,6 +74,12 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 	s.loaded, s.unasked, s.unrendered = true, true, true
 	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return nil
+}
+
+// hasOtherBootstrap reports whether the machines of a MachineDeployment have no RKEBootstraps, but bootstrap data of another provider or of
+// a user. The hub has no part in them, and does not list their Machines.
+func hasOtherBootstrap(d clusterv1.MachineDeployment) bool {
+	return !rkev1.Refers(d.Spec.Template.Spec.Bootstrap.ConfigRef, "RKEBootstrapTemplate")
 }
 
 // controlPlaneReplicas is how many control plane Machines MachineDeployments ask for.

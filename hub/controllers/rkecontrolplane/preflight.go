@@ -30,8 +30,7 @@ func (r *Reconciler) skipPreflightChecks(ctx context.Context, s *scope) error {
 	for i := range s.deployments {
 		d := &s.deployments[i]
 		skipped, skips := withStableCheck(d.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation])
-		if skips || !d.DeletionTimestamp.IsZero() || d.Spec.ClusterName != s.cluster.Name ||
-			!rkev1.Refers(d.Spec.Template.Spec.Bootstrap.ConfigRef, "RKEBootstrapTemplate") {
+		if skips || !d.DeletionTimestamp.IsZero() || d.Spec.ClusterName != s.cluster.Name {
 			continue
 		}
 		changed := d.DeepCopy()

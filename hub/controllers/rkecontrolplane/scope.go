@@ -60,7 +60,8 @@ type scope struct {
 	// unasked is set from when the machines were read until the cluster was asked for its Nodes (readNodes), unrendered until the wanted plans
 	// were rendered (renderPlans): a wait, a conflict or an error may end a reconcile before.
 	unasked, unrendered bool
-	// deployments are the cluster's MachineDeployments, perhaps the cache's own: they are not to be changed (loadMachines).
+	// deployments are the cluster's MachineDeployments of machines with RKEBootstraps, perhaps the cache's own: they are not to be changed
+	// (loadMachines).
 	deployments []clusterv1.MachineDeployment
 	// nodes are the cluster's Nodes; nil where there is no connection. unreachableSince is when the cluster last answered, where the
 	// connection was lost; zero where it was not, or never existed. neverReached is set where this hub has had none (readNodes).
