@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -80,6 +81,22 @@ func notCreated(deployments []clusterv1.MachineDeployment) (failures []string) {
 func (s *scope) withFailures(wait rollout.Wait) rollout.Wait {
 	if wait.Reason == rollout.ReasonWaitingForMachines && len(s.notCreated) > 0 {
 		wait.Message += "; " + message.JoinNames(s.notCreated, maxNames)
+	}
+	return wait
+}
+
+// withIdle adds to a wait for machines the MachineDeployments that ask for none: by default, "clusterctl generate cluster" has no workers,
+// and a new cluster starts with machines of each role.
+func (s *scope) withIdle(wait rollout.Wait) rollout.Wait {
+	var idle []string
+	for i := range s.deployments {
+		if d := &s.deployments[i]; d.DeletionTimestamp.IsZero() && ptr.Deref(d.Spec.Replicas, 1) == 0 {
+			idle = append(idle, d.Name)
+		}
+	}
+	if wait.Reason == rollout.ReasonWaitingForMachines && len(idle) > 0 {
+		slices.Sort(idle)
+		wait.Message += "; MachineDeployments with 0 replicas: " + message.JoinNames(idle, maxNames)
 	}
 	return wait
 }

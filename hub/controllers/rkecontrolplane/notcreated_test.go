@@ -60,6 +60,31 @@ func TestNotCreated(t *testing.T) {
 	}
 }
 
+// TestIdleDeployments: a cluster that waits for its first worker names the MachineDeployments that ask for no machine.
+func TestIdleDeployments(t *testing.T) {
+	deployment := func(name string, replicas int32) clusterv1.MachineDeployment {
+		d := pool("", replicas)
+		d.Name = name
+		return d
+	}
+	gone := deployment("gone", 0)
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	deployments := []clusterv1.MachineDeployment{deployment("workers", 0), deployment("servers", 1), gone, deployment("builders", 0)}
+	for name, tc := range map[string]struct{ wait, want rollout.Wait }{
+		"no worker": {rollout.Wait{Reason: rollout.ReasonWaitingForMachines, Message: "none has the role worker"},
+			rollout.Wait{Reason: rollout.ReasonWaitingForMachines,
+				Message: "none has the role worker; MachineDeployments with 0 replicas: builders, workers"}},
+		"another wait": {rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "kubelet"},
+			rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "kubelet"}},
+	} {
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, outcome: &rollout.Outcome{Wait: tc.wait}, deployments: deployments}
+		setPhases(s, nil)
+		if got, want := summary(s)["Ready"], "Unknown "+tc.want.Reason+" "+tc.want.Message; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestDeploymentChanged(t *testing.T) {
 	before := failingPool("workers", corev1.ConditionFalse, clusterv1.ScalingUpV1Beta1Reason, "Scaling up")
 	changed := func(after clusterv1.MachineDeployment) bool {

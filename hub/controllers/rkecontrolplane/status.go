@@ -87,7 +87,7 @@ func setPhases(s *scope, err error) {
 	case s.outcome.Wait == (rollout.Wait{}):
 		wait = s.waitForMachines()
 	default:
-		wait = s.withFailures(s.outcome.Wait)
+		wait = s.withFailures(s.withIdle(s.outcome.Wait))
 	}
 	failure := rollout.Wait{}
 	if err != nil {
