@@ -54,3 +54,14 @@ func hasArgument(spec rkev1.RKEControlPlaneSpec, arg, unset, wanted string) bool
 	}
 	return !isSet && unset == wanted
 }
+
+// awaitsTopology warns of a cluster that is to start with the machines of a topology. Cluster API creates none of the MachineDeployments of
+// a topology before the control plane has reported a version, and here the control plane is on machines of MachineDeployments itself.
+func (s *scope) awaitsTopology() render.Problems {
+	if s.cluster == nil || !s.cluster.Spec.Topology.IsDefined() || s.bootstrapped() {
+		return nil
+	}
+	return render.Problems{{Field: "Cluster.cluster.x-k8s.io spec.topology", Kept: true, Message: "Cluster API creates its " +
+		"MachineDeployments only when the control plane has reported a version, and the cluster starts with a machine of each role: create " +
+		"these machines with MachineDeployments that are not part of the topology"}}
+}

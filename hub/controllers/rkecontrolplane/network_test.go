@@ -65,3 +65,24 @@ func TestIgnoresNetwork(t *testing.T) {
 		t.Errorf("without a Cluster: got %v", got)
 	}
 }
+
+// TestAwaitsTopology: a cluster that has not started says that Cluster API makes no machines of its topology yet.
+func TestAwaitsTopology(t *testing.T) {
+	s := scopeWithMachines()
+	if got := s.awaitsTopology(); len(got) != 0 {
+		t.Errorf("without a topology: got %v", got)
+	}
+	s.cluster.Spec.Topology.Version = "v1.36.3+k3s1"
+	got := s.awaitsTopology()
+	if len(got) != 1 || !got[0].Kept || got[0].Fatal || !strings.Contains(got[0].String(), "spec.topology: Cluster API creates its") {
+		t.Errorf("before the start: got %v", got)
+	}
+	s.controlPlane.Status.Initialization.ControlPlaneInitialized = new(true)
+	if got := s.awaitsTopology(); len(got) != 0 {
+		t.Errorf("of a cluster that has started: got %v", got)
+	}
+	s.cluster, s.controlPlane.Status.Initialization.ControlPlaneInitialized = nil, nil
+	if got := s.awaitsTopology(); len(got) != 0 {
+		t.Errorf("without a Cluster: got %v", got)
+	}
+}
