@@ -172,9 +172,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
 		if err == nil && isPaused {
-			err = r.suspendOperations(ctx, s)
+			err = kerrors.NewAggregate([]error{r.suspendOperations(ctx, s), r.protectPaused(ctx, s)})
 		}
-		return ctrl.Result{}, err
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: s.requeueAfter}, nil
 	}
 	if s.cluster != nil {
 		r.known.seen(req.NamespacedName, s.cluster)

@@ -1,9 +1,11 @@
 package rkecontrolplane
 
 import (
+	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -31,6 +33,18 @@ func (s *scope) protectWaiting(m *machine, k *marks) {
 	if k.restoring == "" {
 		k.setSkip(waitingMark, protected)
 	}
+}
+
+// protectPaused does that for the machines of a paused RKEControlPlane, which may not join before it is unpaused. While the Cluster itself
+// is paused, Cluster API replaces none.
+func (r *Reconciler) protectPaused(ctx context.Context, s *scope) error {
+	if s.cluster == nil || ptr.Deref(s.cluster.Spec.Paused, false) || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := r.loadMachines(ctx, s); err != nil {
+		return err
+	}
+	return r.markMachines(ctx, s, s.protectWaiting)
 }
 
 // waitsForPlan reports whether no health check may replace the machine yet, and when to look again; zero for after any change. Machines

@@ -6,13 +6,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -47,6 +51,59 @@ func TestMachinesOfAWaitingControlPlane(t *testing.T) {
 		}
 		if got := after.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != want {
 			t.Errorf("%s: the annotation is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestMachinesOfAPausedControlPlane: while the RKEControlPlane is paused by its annotation, no health check replaces machines that wait to
+// join. While the Cluster is paused, none would, and nothing is written.
+func TestMachinesOfAPausedControlPlane(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	ref := func(kind, name string) clusterv1.ContractVersionedObjectReference {
+		return clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: kind, Name: name}
+	}
+	for name, tc := range map[string]struct {
+		cluster bool // is paused itself
+		created time.Duration
+		want    string
+		again   time.Duration
+	}{
+		"waits for long":            {created: 10 * time.Minute, want: waitingMark},
+		"new":                       {created: time.Minute, again: 2 * time.Minute},
+		"of a Cluster that is, too": {cluster: true, created: 10 * time.Minute},
+	} {
+		meta := func(name, uid string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: name, UID: types.UID(uid),
+				Labels: map[string]string{clusterv1.ClusterNameLabel: controlPlaneKey.Name, rkev1.ClusterNameLabel: controlPlaneKey.Name}}
+		}
+		cluster := &clusterv1.Cluster{ObjectMeta: meta(controlPlaneKey.Name, "cluster")}
+		cluster.Spec.ControlPlaneRef, cluster.Spec.Paused = ref("RKEControlPlane", controlPlaneKey.Name), &tc.cluster
+		controlPlane := &rkev1.RKEControlPlane{ObjectMeta: meta(controlPlaneKey.Name, "control-plane")}
+		controlPlane.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))}
+		machine := &clusterv1.Machine{ObjectMeta: meta("w", "machine")}
+		machine.CreationTimestamp = metav1.NewTime(now.Add(-tc.created))
+		machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "pool",
+			UID: "pool", Controller: new(true)}}
+		machine.Spec.ClusterName, machine.Spec.Bootstrap.ConfigRef = controlPlaneKey.Name, ref("RKEBootstrap", "w")
+		machine.Spec.InfrastructureRef = ref("CustomMachine", "w")
+		bootstrap := &rkev1.RKEBootstrap{ObjectMeta: meta("w", "bootstrap")}
+		bootstrap.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
+		plan := &corev1.Secret{ObjectMeta: meta(rkev1.PlanSecretName("w"), "plan"), Type: rkev1.MachinePlanSecretType}
+		plan.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
+		c := fake.NewClientBuilder().
+			WithScheme(fakeclient.Scheme(t, corev1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme, operationv1.AddToScheme)).
+			WithStatusSubresource(controlPlane).WithObjects(cluster, controlPlane, machine, bootstrap, plan).Build()
+		r := &Reconciler{Client: c, Cache: c, Live: c, Now: func() time.Time { return now }}
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: controlPlaneKey})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+			t.Fatal(err)
+		}
+		if got := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]; got != tc.want || result.RequeueAfter != tc.again {
+			t.Errorf("%s: the annotation is %q, again after %s", name, got, result.RequeueAfter)
 		}
 	}
 }
