@@ -45,7 +45,7 @@ type Remote interface {
 }
 
 // upstream is the way to all clusters. Connections are pooled by a host that names cluster and session, so that there is nothing to keep
-// per cluster and nothing to clean up after one, and no request waits on a session that has been left for a better one.
+// per cluster, and no request waits on a session that has been left for a better one.
 type upstream struct {
 	tunnels Tunnels
 	remote  Remote
@@ -55,13 +55,21 @@ type upstream struct {
 
 func newUpstream(tunnels Tunnels, remote Remote) *upstream {
 	u := &upstream{tunnels: tunnels, remote: remote}
-	own, legacy := newTransport(), newTransport()
-	own.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		key, session := splitHost(address)
-		return tunnels.DialSession(ctx, key, session, agentNetwork, agentAddress)
+	own, legacy := &renewedTransport{most: maxDials}, &renewedTransport{most: maxDials}
+	own.create = func() *http.Transport {
+		t := newTransport()
+		t.DialContext = own.counted(func(ctx context.Context, _, address string) (net.Conn, error) {
+			key, session := splitHost(address)
+			return tunnels.DialSession(ctx, key, session, agentNetwork, agentAddress)
+		})
+		return t
 	}
-	legacy.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		return u.dialLegacy(ctx, address)
+	legacy.create = func() *http.Transport {
+		t := newTransport()
+		t.DialTLSContext = legacy.counted(func(ctx context.Context, _, address string) (net.Conn, error) {
+			return u.dialLegacy(ctx, address)
+		})
+		return t
 	}
 	u.own, u.legacy = own, legacy
 	return u
