@@ -59,3 +59,15 @@ func (b *backoff) reset() {
 	b.attempts, b.quick = 0, 0
 	b.attempted(0)
 }
+
+// backoffs are those of a client. Attempts for the first session have their own, so that failures of additional ones do not delay them.
+type backoffs struct{ first, additional backoff }
+
+// sessionsEnded resets the backoffs if one of the sessions that have ended was stable. longest is the duration of the longest of them; 0 if
+// none has ended. A replica that accepts sessions and ends them at once must not be asked for another one each second.
+func (b *backoffs) sessionsEnded(longest time.Duration) {
+	if longest > 0 {
+		b.first.sessionEnded(longest)
+		b.additional.sessionEnded(longest)
+	}
+}

@@ -92,3 +92,34 @@ func TestStableSessionsResetTheBackoff(t *testing.T) {
 		})
 	}
 }
+
+// TestSessionsThatEnd: the backoff of additional sessions, too, is reset by a stable session only, whichever session that was.
+func TestSessionsThatEnd(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		longest time.Duration
+		tries   int
+	}{
+		{"none", 0, 8},
+		{"one that ended at once", time.Millisecond, 8},
+		{"a stable one", stableTime, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := backoffs{backoff{attempts: 8, delay: time.Second}, backoff{attempts: 8, delay: time.Second}}
+			if b.sessionsEnded(test.longest); b.first.attempts != test.tries || b.additional.attempts != test.tries {
+				t.Errorf("attempts are %d and %d, want %d", b.first.attempts, b.additional.attempts, test.tries)
+			}
+		})
+	}
+}
+
+// TestSessionThatEndsDuringAnAttempt: the session counts that ended while the client did not wait for that, and only once.
+func TestSessionThatEndsDuringAnAttempt(t *testing.T) {
+	client := New(Options{})
+	client.longestSession = time.Hour
+	for call, want := range []time.Duration{time.Hour, 0} {
+		if _, _, longest := client.connectedReplicas(); longest != want {
+			t.Errorf("call %d: the longest session took %s, want %s", call, longest, want)
+		}
+	}
+}

@@ -27,7 +27,7 @@ type Client struct {
 	sessions map[*hubSession]struct{}
 	// replicas is the number of replicas according to the hub; 0 if it has not sent it. mostReplicas is the largest number so far.
 	replicas, mostReplicas int
-	// longestSession is the longest duration of the sessions that have ended since Run read it.
+	// longestSession is the longest duration of the sessions that have ended since Run read it; 0 if none has.
 	longestSession time.Duration
 	// lastError is why there is no session; empty if there is one. since is when that changed.
 	lastError string
@@ -48,13 +48,13 @@ func New(o Options) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	// Attempts for the first session have their own backoff, so that failures of additional ones do not delay them.
-	var first, additional backoff
+	var delays backoffs
 	for {
-		connected, changed := c.connectedReplicas()
-		current := &first
+		connected, changed, longestEnded := c.connectedReplicas()
+		delays.sessionsEnded(longestEnded)
+		current := &delays.first
 		if len(connected) > 0 {
-			current = &additional
+			current = &delays.additional
 		}
 		delay := current.delay
 		switch {
@@ -64,8 +64,6 @@ func (c *Client) Run(ctx context.Context) {
 			delay = replicaCheckInterval/2 + rand.N(replicaCheckInterval/2)
 		}
 		if sessionEnded := wait(ctx, changed, delay); sessionEnded {
-			additional.reset()
-			first.sessionEnded(c.takeLongestSession())
 			continue
 		}
 		if ctx.Err() != nil {
@@ -99,15 +97,16 @@ func wait(ctx context.Context, changed <-chan struct{}, delay time.Duration) boo
 	return false
 }
 
-// connectedReplicas returns the replicas with a session, and a channel that is closed when one of the sessions ends.
-func (c *Client) connectedReplicas() ([]string, <-chan struct{}) {
+// connectedReplicas returns the replicas with a session, a channel that is closed when one of the sessions ends, and the longest duration
+// of the sessions that have ended since the last call; 0 if none has.
+func (c *Client) connectedReplicas() (replicas []string, changed <-chan struct{}, longestEnded time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var replicas []string
 	for s := range c.sessions {
 		replicas = append(replicas, s.replica)
 	}
-	return replicas, c.changed
+	longestEnded, c.longestSession = c.longestSession, 0
+	return replicas, c.changed, longestEnded
 }
 
 // singleReplica reports whether the hub has always had a single replica. One that had several has lost the others for a while: they come
@@ -116,14 +115,6 @@ func (c *Client) singleReplica() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mostReplicas <= 1
-}
-
-func (c *Client) takeLongestSession() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	longest := c.longestSession
-	c.longestSession = 0
-	return longest
 }
 
 func (c *Client) add(s *hubSession) {
