@@ -31,15 +31,36 @@ import (
 type machineIndex struct {
 	mutex sync.Mutex
 	keys  map[string]client.ObjectKey
+	// uids has the UID that each infrastructure machine was set with last.
+	uids map[client.ObjectKey]string
 }
 
 func (i *machineIndex) set(uid string, key client.ObjectKey) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
 	if i.keys == nil {
-		i.keys = map[string]client.ObjectKey{}
+		i.keys, i.uids = map[string]client.ObjectKey{}, map[client.ObjectKey]string{}
 	}
-	i.keys[uid] = key
+	if i.uids[key] != uid {
+		i.remove(key)
+	}
+	i.keys[uid], i.uids[key] = key, uid
+}
+
+// forget drops an infrastructure machine that is gone.
+func (i *machineIndex) forget(key client.ObjectKey) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.remove(key)
+}
+
+// remove is forget with the lock held.
+func (i *machineIndex) remove(key client.ObjectKey) {
+	uid, known := i.uids[key]
+	if known && i.keys[uid] == key {
+		delete(i.keys, uid)
+	}
+	delete(i.uids, key)
 }
 
 func (i *machineIndex) get(uid string) []ctrl.Request {

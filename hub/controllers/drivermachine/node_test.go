@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -61,5 +62,29 @@ func TestNodeOfMovedMachine(t *testing.T) {
 		if diff := cmp.Diff([]string{tt.want, tt.reason}, []string{got, reason}); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestMachineIndex: nothing is kept of a machine that is gone, nor of the Machine that another one has replaced.
+func TestMachineIndex(t *testing.T) {
+	h := newHub(t, &fakeDrivers{})
+	one, gone := client.ObjectKey{Namespace: "ns", Name: "one"}, client.ObjectKey{Namespace: "ns", Name: "gone"}
+	h.byMachine.set("earlier", one)
+	h.byMachine.set("machine", one)
+	h.byMachine.set("deleted", gone)
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: gone}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]client.ObjectKey{"machine": one}, h.byMachine.keys); diff != "" {
+		t.Errorf("machines by the UID of their Machine (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[client.ObjectKey]string{one: "machine"}, h.byMachine.uids); diff != "" {
+		t.Errorf("UIDs by machine (-want +got):\n%s", diff)
+	}
+	// A Machine that refers to another infrastructure machine now keeps that one.
+	h.byMachine.set("machine", gone)
+	h.byMachine.forget(one)
+	if diff := cmp.Diff([]ctrl.Request{{NamespacedName: gone}}, h.byMachine.get("machine")); diff != "" {
+		t.Errorf("the machine of a Machine (-want +got):\n%s", diff)
 	}
 }

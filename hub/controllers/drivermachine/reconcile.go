@@ -80,7 +80,10 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 	}
 	s := &scope{object: object(m.kind)}
 	if err := m.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if err = client.IgnoreNotFound(err); err == nil {
+			m.byMachine.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, err
 	}
 	before := s.object.DeepCopy()
 	if err := m.readOwners(ctx, s); err != nil {
