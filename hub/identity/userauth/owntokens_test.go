@@ -187,4 +187,10 @@ func TestUses(t *testing.T) {
 	if got := use(); got != 0 {
 		t.Errorf("%d writes after another replica's", got)
 	}
+	// It was written while the clock was ahead.
+	now = now.Add(-24 * time.Hour)
+	u.queued = map[string]time.Time{}
+	if got := use(); got != 1 {
+		t.Errorf("%d writes after the clock was set back", got)
+	}
 }

@@ -22,6 +22,9 @@ const (
 	// ConfirmationTime is how long a person's persistent token is valid after its user has last shown another credential to the hub. The
 	// management cluster cannot be asked whether somebody is still a user and in which groups, except for ServiceAccounts.
 	ConfirmationTime = 7 * 24 * time.Hour
+	// ConfirmationLeeway is by how much a confirmation may be ahead of the clock, since another replica may have written it. One that is
+	// further ahead is from a time when the clock was wrong, and does not count.
+	ConfirmationLeeway = time.Minute
 	// accountTTL is how long it is cached whether a ServiceAccount exists, maxAccounts for how many.
 	accountTTL  = 10 * time.Second
 	maxAccounts = 10000
@@ -73,10 +76,11 @@ func (o *ownTokens) recheck(ctx context.Context, claims *tokens.UserClaims, obje
 		return err
 	}
 	confirmed := object.CreationTimestamp.Time
-	if at := object.Status.ConfirmedAt; at != nil && at.After(confirmed) {
+	now := o.now()
+	if at := object.Status.ConfirmedAt; at != nil && at.After(confirmed) && at.Sub(now) <= ConfirmationLeeway {
 		confirmed = at.Time
 	}
-	if o.now().Sub(confirmed) > ConfirmationTime {
+	if now.Sub(confirmed) > ConfirmationTime {
 		return ErrSuspended
 	}
 	return nil

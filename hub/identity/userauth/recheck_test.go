@@ -24,7 +24,7 @@ func TestRecheck(t *testing.T) {
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 	for name, test := range map[string]struct {
 		user tokens.User
-		// created is how long ago the Token was, confirmed how long ago its user has logged in; 0 for never.
+		// created is how long ago the Token was, confirmed how long ago its user has logged in; 0 for never, less for a time that is yet to come.
 		created, confirmed time.Duration
 		// groups are those of the Token.
 		groups, want []string
@@ -34,6 +34,10 @@ func TestRecheck(t *testing.T) {
 		"a person who has not logged in for long": {user: tokens.User{Username: "jane"}, created: 8 * 24 * time.Hour, err: ErrSuspended},
 		"a person who has logged in meanwhile": {user: tokens.User{Username: "jane"}, created: 80 * 24 * time.Hour,
 			confirmed: 6 * 24 * time.Hour},
+		"a person who has logged in while the clock was ahead": {user: tokens.User{Username: "jane"}, created: 80 * 24 * time.Hour,
+			confirmed: -30 * 24 * time.Hour, err: ErrSuspended},
+		"a person who has logged in at a replica with another clock": {user: tokens.User{Username: "jane"}, created: 80 * 24 * time.Hour,
+			confirmed: -ConfirmationLeeway / 2},
 		"a person who has left a group": {user: tokens.User{Username: "jane", Groups: []string{"ops", "admins"}},
 			groups: []string{"ops"}, want: []string{"ops"}},
 		"a group that was put into the Token later": {user: tokens.User{Username: "jane", Groups: []string{"ops"}}, groups: []string{"ops",
@@ -51,7 +55,7 @@ func TestRecheck(t *testing.T) {
 			object := tokenObject("t-1", token)
 			object.CreationTimestamp = ago(test.created)
 			object.Spec.User = managementv3.TokenUser{Username: test.user.Username, UID: test.user.UID, Groups: test.groups}
-			if test.confirmed > 0 {
+			if test.confirmed != 0 {
 				at := ago(test.confirmed)
 				object.Status.ConfirmedAt = &at
 			}

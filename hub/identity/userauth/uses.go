@@ -37,7 +37,8 @@ func newUsageRecorder(c client.Client, log logr.Logger) *usageRecorder {
 // record queues that a Token is in use now.
 func (u *usageRecorder) record(token *managementv3.Token) {
 	now := u.now()
-	if last := token.Status.LastUsedAt; last != nil && now.Sub(last.Time) < writeInterval {
+	// A time that is yet to come was written while the clock was ahead.
+	if last := token.Status.LastUsedAt; last != nil && now.Sub(last.Time).Abs() < writeInterval {
 		return
 	}
 	u.mu.Lock()

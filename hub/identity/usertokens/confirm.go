@@ -14,6 +14,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/identity/userauth"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -89,11 +90,12 @@ func (h *Handler) confirmToken(ctx context.Context, u user.Info, token *manageme
 		}
 		token = changed
 	}
-	if at := token.Status.ConfirmedAt; at != nil && h.Now().Sub(at.Time) < confirmInterval {
+	now := h.Now()
+	if at := token.Status.ConfirmedAt; at != nil && now.Sub(at.Time) < confirmInterval && at.Sub(now) <= userauth.ConfirmationLeeway {
 		return nil
 	}
 	changed := token.DeepCopy()
-	changed.Status.ConfirmedAt = &metav1.Time{Time: h.Now().UTC().Truncate(time.Second)}
+	changed.Status.ConfirmedAt = &metav1.Time{Time: now.UTC().Truncate(time.Second)}
 	if err := h.Client.Status().Patch(ctx, changed, client.MergeFrom(token)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("confirming Token %s: %w", token.Name, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/identity/userauth"
 )
 
 func held(name, who string, groups ...string) *managementv3.Token {
@@ -57,6 +58,38 @@ func TestConfirm(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "other"}, token); err != nil || token.Status.ConfirmedAt != nil ||
 		len(token.Spec.User.Groups) != 1 {
 		t.Errorf("the token of somebody else: %+v, %v", token, err)
+	}
+}
+
+// A confirmation from a time when the clock was ahead does not count, so that the next one is written.
+func TestConfirmAfterTheClockWasAhead(t *testing.T) {
+	for ahead, want := range map[time.Duration]time.Duration{
+		userauth.ConfirmationLeeway:      userauth.ConfirmationLeeway, // by another replica
+		2 * userauth.ConfirmationLeeway:  0,
+		30 * 24 * time.Hour:              0,
+		-confirmInterval + time.Second:   -confirmInterval + time.Second,
+		-confirmInterval:                 0,
+		-confirmInterval - 2*time.Minute: 0,
+	} {
+		w := newWorld(t)
+		token := held("mine", "anna")
+		if err := w.client.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		confirmed := metav1.NewTime(now.Add(ahead))
+		token.Status.ConfirmedAt = &confirmed
+		if err := w.client.Status().Update(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.ask("anna", `{"cluster":"c-m-a"}`); got.Code != http.StatusOK {
+			t.Fatal(got.Body)
+		}
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(token), token); err != nil {
+			t.Fatal(err)
+		}
+		if at := token.Status.ConfirmedAt; at == nil || !at.Time.Equal(now.Add(want)) {
+			t.Errorf("confirmed %s ahead of the clock: the next confirmation is %v, want %s", ahead, at, now.Add(want))
+		}
 	}
 }
 
