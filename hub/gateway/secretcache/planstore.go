@@ -24,7 +24,8 @@ import (
 type PlanStore struct {
 	mu      sync.Mutex
 	objects map[types.NamespacedName]stored
-	// deleted are the Secrets that were deleted last, for watches that continue from before, and deletedOrder their keys, oldest first.
+	// deleted are the Secrets that were deleted last, without content, for watches that continue from before, and deletedOrder their keys,
+	// oldest first.
 	deleted      map[types.NamespacedName]stored
 	deletedOrder []types.NamespacedName
 	watchers     map[types.NamespacedName]map[*PlanWatcher]struct{}
@@ -198,6 +199,8 @@ func (p *PlanStore) remove(key types.NamespacedName, last *corev1.Secret, versio
 	}
 	final := forMachines(last)
 	final.ResourceVersion = strconv.FormatUint(version, 10)
+	// No agent reads the content of what is gone, which is a plan twice and a report, and holds secrets of the cluster.
+	final.Data = nil
 	if _, again := p.deleted[key]; !again {
 		p.deletedOrder = append(p.deletedOrder, key)
 	}
