@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
@@ -69,6 +70,10 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 	if m.Server() {
 		// What cannot be parsed counts as never seen, the zero time.
 		m.LastSeen, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
+	}
+	if m.Server() && strings.Contains(m.Version, release.RKE2) {
+		// What cannot be parsed counts as long ago.
+		m.ProbesPassedAt, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.PlanProbesPassedAnnotation])
 	}
 	if m.Etcd {
 		m.EtcdProbe = report.EtcdProbe()

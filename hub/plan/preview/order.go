@@ -65,6 +65,7 @@ func resolved(in rollout.Inputs) rollout.Inputs {
 func succeed(m *rollout.Machine) {
 	m.Progress, m.Underway, m.CheckedIn, m.ProbesPassed = rollout.ProgressApplied, rollout.ChangeNone, true, true
 	m.Unhealthy, m.HealthUnknown, m.LastSeen, m.MemberHealth = nil, nil, time.Time{}, rollout.MemberHealthUnknown
+	m.ProbesPassedAt = time.Time{}
 	m.Node, m.Membership = rollout.NodeReady, rollout.MemberNone
 	if m.Etcd {
 		m.Membership, m.EtcdProbe = rollout.MemberVoter, rollout.ProbeHealthy

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,6 +63,8 @@ func TestOrder(t *testing.T) {
 func TestOrderOfUnhealthyCluster(t *testing.T) {
 	in := rollout.Inputs{Machines: machines(rollout.ChangeRestart, "a1", "a2", "a3", "w1"), Bootstrapped: true,
 		Blocked: rollout.Wait{Reason: "EtcdLost"}, OrphanedMembers: []rollout.Member{{Node: "x", Membership: rollout.MemberVoter}}}
+	in.Now = time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+	in.Machines[0].ProbesPassedAt = in.Now
 	in.Machines[1].Progress, in.Machines[1].Node = rollout.ProgressFailed, rollout.NodeNotReady
 	in.Machines[2].HealthUnknown = []string{"etcd"}
 	in.Machines[3].Problem = "no"

@@ -102,7 +102,10 @@ func (m *Machine) agentUnreachable(now time.Time) bool {
 func Expires(machines []Machine, now time.Time) time.Duration {
 	next := time.Duration(0)
 	for i := range machines {
-		for _, end := range []time.Time{machines[i].LastSeen.Add(agentTimeout), machines[i].MemberCheckedAt.Add(memberHealthTTL)} {
+		m := &machines[i]
+		for _, end := range []time.Time{
+			m.LastSeen.Add(agentTimeout), m.MemberCheckedAt.Add(memberHealthTTL), m.ProbesPassedAt.Add(staticPodsTime),
+		} {
 			// It counts at its end.
 			if left := end.Sub(now) + time.Second; left > 0 && (next == 0 || left < next) {
 				next = left

@@ -163,6 +163,7 @@ func TestExpires(t *testing.T) {
 		"nothing counts":     {[]Machine{{LastSeen: ago(time.Hour), MemberCheckedAt: ago(time.Hour)}}, 0},
 		"the agent":          {[]Machine{{}, {LastSeen: ago(10 * time.Minute)}}, 5*time.Minute + time.Second},
 		"the leader's":       {[]Machine{{LastSeen: ago(2 * time.Minute), MemberCheckedAt: ago(time.Minute)}}, 11*time.Minute + time.Second},
+		"the Pods of RKE2":   {[]Machine{{ProbesPassedAt: ago(10 * time.Second)}}, 81 * time.Second},
 		"at this moment":     {[]Machine{{LastSeen: ago(agentTimeout)}}, time.Second},
 		"the first of three": {[]Machine{{LastSeen: now}, {LastSeen: ago(14 * time.Minute)}, {LastSeen: ago(time.Hour)}}, 61 * time.Second},
 	} {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // The predicates of a machine. Most combine Progress with Underway (what the delivered plan changes) and what is known of the Node:
@@ -19,6 +20,7 @@ import (
 //	joining        bootstrapping, or first change  not held back by a problem, and the Node is not lost
 //	verified       applied                         nothing further is wanted, and healthy with this plan, undrained, right version
 //	unwell         failed, applied                 a probe is unhealthy, or the Node is not ready: a change may be the cure
+//	replacingPods  applied                         RKE2, and the probes have passed less than 90 seconds ago
 //
 // Those of etcd are in etcdstate.go (what is known of a member) and etcd.go (what a member is going through).
 
@@ -49,6 +51,18 @@ func (m *Machine) draining() bool { return m.Drain.Requested != "" }
 // starting reports whether the machine has applied its plan and was never healthy with it.
 func (m *Machine) starting() bool {
 	return m.Progress == ProgressApplied && !m.ProbesPassed && !m.healthy()
+}
+
+// staticPodsTime is for how long after the probes of a server of RKE2 have passed they may be about etcd and API server from before its
+// restart. These are static Pods, which outlive the process of RKE2. It ends those that have changed up to 20 seconds after its kubelet has
+// started, and a probe that was healthy is reported as unhealthy only when it has failed five times, one every 5 seconds. The published
+// installer image of RKE2 does not wait until the earlier process has ended, whose kubelet may answer its first probe, too.
+const staticPodsTime = 90 * time.Second
+
+// replacingPods reports whether the machine may have yet to replace its static Pods, although its probes have passed: it counts as
+// unavailable, so that a change with which etcd or API server do not start ends at one server.
+func (m *Machine) replacingPods(now time.Time) bool {
+	return m.Progress == ProgressApplied && !m.ProbesPassedAt.IsZero() && now.Sub(m.ProbesPassedAt).Abs() < staticPodsTime
 }
 
 // unwell reports whether something is wrong with the machine that a change may cure.

@@ -83,7 +83,7 @@ func newView(in Inputs) *view {
 			v.serverJoinable = v.serverJoinable || m.ControlPlane && !m.Deleting
 		}
 		activity := m.etcdActivity(v.nodesSeen)
-		if activity == "" && !m.Deleting && m.restartUnverified(in.Now) {
+		if activity == "" && !m.Deleting && (m.restartUnverified(in.Now) || m.etcdMember() && m.replacingPods(in.Now)) {
 			activity = etcdUnverified
 		}
 		if activity == "" && m.Name == next && CheckRemoval(in, next) == (Wait{}) {
@@ -102,7 +102,7 @@ func newView(in Inputs) *view {
 		if m.LeftOut {
 			continue
 		}
-		if m.unavailable() {
+		if m.unavailable() || m.replacingPods(in.Now) {
 			g.unavailable.add(m.Name)
 		}
 		if m.takenDown() {
