@@ -51,7 +51,8 @@ func (s *simulation) drainNodes() {
 func (s *simulation) checkDrained(v *view) {
 	remaining := 0
 	for _, h := range s.hosts {
-		if !h.api.deleting {
+		// One that the hub does not know to have joined has no Node for them either.
+		if !h.api.deleting && h.api.applied != nil && h.cached.applied != nil && h.cached.version != "" {
 			remaining++
 		}
 	}

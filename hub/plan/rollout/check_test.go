@@ -107,10 +107,11 @@ func (s *simulation) mayRestart(h *host) bool {
 	return !h.deleting && m.joined() && m.Progress != ProgressApplied && m.Underway.Disruptive()
 }
 
+// remaining counts the hosts that stay and have a Node, to which Pods could go.
 func (s *simulation) remaining() int {
 	n := 0
 	for _, h := range s.hosts {
-		if !h.deleting {
+		if !h.deleting && h.applied != nil && h.node {
 			n++
 		}
 	}

@@ -81,6 +81,33 @@ func TestConcurrencyOfJoinedMachines(t *testing.T) {
 	}
 }
 
+// TestNoDrainBeforeOthersHaveJoined: the Pods of the only Node have nowhere to go. A new machine may wait for the very change of this one.
+func TestNoDrainBeforeOthersHaveJoined(t *testing.T) {
+	created, starting := fresh("b", "w"), fresh("b", "w")
+	created.Unusable = "has no infrastructure yet"
+	starting.Change, starting.Progress, starting.Underway, starting.Node = ChangeNone, ProgressApplying, ChangeFirst, NodeAbsent
+	for _, tc := range []struct {
+		name  string
+		other Machine
+		hooks bool
+		// want are the options of the drain; empty where the change is delivered.
+		want string
+	}{
+		{name: "without infrastructure", other: created},
+		{name: "without infrastructure, with hooks", other: created, hooks: true, want: "hooks"},
+		{name: "starting", other: starting},
+		{name: "joined", other: member("b", "w"), want: "drain"},
+	} {
+		server := member("a", "ecw")
+		server.Init, server.Change, server.Version, server.WantVersion = true, ChangeDrain, "v1.35.6+k3s1", "v1.36.3+k3s1"
+		d := Decide(Inputs{Bootstrapped: true, Machines: []Machine{server, tc.other},
+			ControlPlaneDrain: DrainOptions{Enabled: true, Hooks: tc.hooks, Options: "drain", HooksOnly: "hooks"}}).Decisions[0]
+		if d.Drain != tc.want || d.Deliver != (tc.want == "") {
+			t.Errorf("%s: got %+v", tc.name, d)
+		}
+	}
+}
+
 func TestElectDesignated(t *testing.T) {
 	const id = "id-a"
 	with := func(m Machine, change func(*Machine)) Machine {

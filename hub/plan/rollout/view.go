@@ -11,7 +11,7 @@ type view struct {
 	// etcdBusy are the machines whose etcd member is going through something, etcdActivity what that is.
 	etcdBusy     names
 	etcdActivity map[string]etcdActivity
-	// singleMachine is set where there is no other Node to drain to.
+	// singleMachine is set where there is no other Node to drain to: no other machine has joined.
 	singleMachine bool
 	// initJoinable and serverJoinable are set where servers and workers have a machine to join.
 	initJoinable, serverJoinable bool
@@ -74,7 +74,7 @@ func newView(in Inputs) *view {
 	if missing := missingRoles(in); missing != (Wait{}) && !in.Bootstrapped && v.Blocked.Reason != ReasonEtcdLost {
 		v.Blocked = missing
 	}
-	remaining, next := 0, nextRemoval(in)
+	joined, next := 0, nextRemoval(in)
 	for i := range in.Machines {
 		m := &in.Machines[i]
 		g := &v.groups[groupOf(m)]
@@ -95,9 +95,9 @@ func newView(in Inputs) *view {
 		if m.Deleting {
 			continue
 		}
-		remaining++
 		if m.joined() {
 			g.size++
+			joined++
 		}
 		if m.LeftOut {
 			continue
@@ -109,7 +109,7 @@ func newView(in Inputs) *view {
 			g.takeDown(m.Name, m.changing())
 		}
 	}
-	v.singleMachine = remaining == 1
+	v.singleMachine = joined == 1
 	return v
 }
 
