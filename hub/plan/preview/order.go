@@ -2,6 +2,7 @@ package preview
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -25,10 +26,11 @@ func Order(in rollout.Inputs) [][]string {
 	return order
 }
 
-// step carries out what rollout decides, and reports whether that was anything.
+// step carries out what rollout decides, and reports whether that was anything. The machines are in the order of their names, as decisions
+// are: a search for each machine, for each of a thousand that change one after the other, takes many seconds.
 func step(in *rollout.Inputs) (group []string, moved bool) {
-	for _, d := range rollout.Decide(*in).Decisions {
-		m := &in.Machines[slices.IndexFunc(in.Machines, func(m rollout.Machine) bool { return m.Name == d.Machine })]
+	for i, d := range rollout.Decide(*in).Decisions {
+		m := &in.Machines[i]
 		switch {
 		case d.Deliver:
 			group = append(group, m.Name)
@@ -46,10 +48,12 @@ func step(in *rollout.Inputs) (group []string, moved bool) {
 	return group, moved
 }
 
-// resolved is a copy of the inputs in which nothing is wrong but that machines do not have their plans yet.
+// resolved is a copy of the inputs in which nothing is wrong but that machines do not have their plans yet. Its machines are in the order of
+// their names.
 func resolved(in rollout.Inputs) rollout.Inputs {
 	in.Machines = slices.DeleteFunc(slices.Clone(in.Machines),
 		func(m rollout.Machine) bool { return m.Deleting || !m.HasPlanSecret || m.Problem != "" })
+	slices.SortFunc(in.Machines, func(a, b rollout.Machine) int { return strings.Compare(a.Name, b.Name) })
 	in.OrphanedMembers, in.Blocked = nil, rollout.Wait{}
 	for i := range in.Machines {
 		m := &in.Machines[i]
