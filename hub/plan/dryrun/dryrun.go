@@ -196,17 +196,32 @@ func (o Options) diff(ctx context.Context, key client.ObjectKey, before, after *
 		mask := preview.NewMask([]byte(rand.Text()), found.Secrets, secretPaths(before, after))
 		report.Machines = preview.Machines(edit.subjects(found.Machines), report.Pools, mask)
 		report.Order = preview.Order(found.Rollout)
+		if held := restartsHeldBack(found.Rollout); held != "" {
+			report.Warnings = append(report.Warnings, held)
+		}
 	}
 	report.Finish()
 	report.Changes = report.Changes || before == nil
 	return report, nil
 }
 
-// heldBack says why the hub delivers no change at present, where only the hub knows: when it was restored from a backup, and which Nodes
-// the cluster has.
+// restartsHeldBack says why changes that restart machines would wait, and so have no place in the order; empty if they would not.
+func restartsHeldBack(in rollout.Inputs) string {
+	if in.Hold == (rollout.Wait{}) {
+		return ""
+	}
+	return fmt.Sprintf("changes that restart machines are held back (%s), and have no order: %s", in.Hold.Reason, in.Hold.Message)
+}
+
+// heldBack says why the hub delivers no change at present: the cluster is paused, or what only the hub knows, when it was restored from a
+// backup and which Nodes the cluster has.
 func heldBack(t *target) string {
 	if t == nil || t.controlPlane == nil {
 		return ""
+	}
+	if conditions.IsTrue(t.controlPlane, clusterv1.PausedCondition) {
+		return fmt.Sprintf("changes are held back at present (%s): %s", clusterv1.PausedReason,
+			conditions.GetMessage(t.controlPlane, clusterv1.PausedCondition))
 	}
 	ready := conditions.Get(t.controlPlane, rkev1.ReadyCondition)
 	if ready == nil || ready.Reason != rollout.ReasonHubRestored && ready.Reason != rollout.ReasonWaitingForConnection {

@@ -52,6 +52,35 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
+// TestHeldBackByPause: a change that is not delivered since the cluster is paused has that for a reason, whatever Ready says.
+func TestHeldBackByPause(t *testing.T) {
+	plane := &rkev1.RKEControlPlane{}
+	conditions.Set(plane, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+	for status, want := range map[metav1.ConditionStatus]string{
+		metav1.ConditionTrue:  "changes are held back at present (Paused): Cluster spec.paused is set to true",
+		metav1.ConditionFalse: "",
+	} {
+		conditions.Set(plane, metav1.Condition{Type: clusterv1.PausedCondition, Status: status, Reason: clusterv1.PausedReason,
+			Message: "Cluster spec.paused is set to true"})
+		if got := heldBack(&target{controlPlane: plane}); got != want {
+			t.Errorf("Paused is %s: got %q", status, got)
+		}
+	}
+}
+
+// TestRestartsHeldBack: where changes that restart machines wait for a restore, a report without their order says so.
+func TestRestartsHeldBack(t *testing.T) {
+	in := rollout.Inputs{}
+	if got := restartsHeldBack(in); got != "" {
+		t.Errorf("got %q", got)
+	}
+	in.Hold = rollout.Wait{Reason: rollout.ReasonRestoreFailed, Message: "Restore it with another generation"}
+	const want = "changes that restart machines are held back (RestoreFailed), and have no order: Restore it with another generation"
+	if got := restartsHeldBack(in); got != want {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestBeforeTakeover: values of charts have the name of the management Cluster, which a Cluster of Rancher keeps. Until the hub has taken
 // it over, only the RKEControlPlane of Rancher has that name.
 func TestBeforeTakeover(t *testing.T) {
