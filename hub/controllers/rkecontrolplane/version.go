@@ -74,6 +74,31 @@ func (s *scope) goesBack() render.Problems {
 	return nil
 }
 
+// skipsMinor warns of a desired version by which a server skips a minor version.
+func (s *scope) skipsMinor() render.Problems {
+	desired := s.controlPlane.Spec.DesiredVersion()
+	if _, restores := s.operation.(*operationv1.ETCDSnapshotRestore); restores || s.unrestored() != "" {
+		return nil
+	}
+	for _, m := range s.machines {
+		if next := nextMinor(m.state.Version); m.state.Server() && !m.state.Deleting && next != "" && earlierMinor(next, desired) {
+			return render.Problems{{Field: "spec.kubernetesVersion", Kept: true, Message: fmt.Sprintf("%q skips a minor version after %s on %s, "+
+				"which Kubernetes does not support for servers: upgrade to a release of %s first", desired, m.state.Version, m.machine.Name,
+				strings.TrimSuffix(next, ".0"))}}
+		}
+	}
+	return nil
+}
+
+// nextMinor is the first version of the next minor version; empty where a version cannot be parsed.
+func nextMinor(v string) string {
+	parsed, err := version.ParseSemantic(v)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("v%d.%d.0", parsed.Major(), parsed.Minor()+1)
+}
+
 // earlierMinor reports whether a version has an earlier minor version than another. One that cannot be parsed is not compared.
 func earlierMinor(v, than string) bool {
 	a, err := version.ParseSemantic(v)

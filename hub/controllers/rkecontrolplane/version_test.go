@@ -109,3 +109,46 @@ func TestVersionGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionSkips: a version that is more than one minor version later than a server runs is warned of, as when another upgrade has not
+// ended; unless a restore brings back the data of its time.
+func TestVersionSkips(t *testing.T) {
+	for name, tc := range map[string]struct {
+		desired, runs string
+		change        func(*scope)
+		warns         bool
+	}{
+		"a minor version is left out": {"v1.36.3+rke2r1", "v1.34.2+rke2r1", nil, true},
+		"several are left out":        {"v1.36.3+rke2r1", "v1.32.9+rke2r2", nil, true},
+		"the next minor version":      {"v1.36.3+rke2r1", "v1.35.6+rke2r1", nil, false},
+		"a pre-release of the next":   {"v1.36.0-rc1+rke2r1", "v1.35.6+rke2r1", nil, false},
+		"a pre-release runs":          {"v1.36.3+rke2r1", "v1.35.0-rc2+rke2r1", nil, false},
+		"a later patch":               {"v1.36.3+rke2r1", "v1.36.1+rke2r1", nil, false},
+		"an earlier minor version":    {"v1.34.2+rke2r1", "v1.36.3+rke2r1", nil, false},
+		"not known yet":               {"v1.36.3+rke2r1", "", nil, false},
+		"a worker":                    {"v1.36.3+rke2r1", "v1.34.2+rke2r1", func(s *scope) { s.machines[1].state.Etcd = false }, false},
+		"a server that leaves":        {"v1.36.3+rke2r1", "v1.34.2+rke2r1", func(s *scope) { s.machines[1].state.Deleting = true }, false},
+		"a restore": {"v1.36.3+rke2r1", "v1.34.2+rke2r1", func(s *scope) {
+			s.operation = &operationv1.ETCDSnapshotRestore{}
+		}, false},
+	} {
+		s := scopeWithMachines()
+		s.controlPlane.Spec.KubernetesVersion = tc.desired
+		s.machines[1].state.Etcd, s.machines[1].state.Version = true, tc.runs
+		if tc.change != nil {
+			tc.change(s)
+		}
+		got := s.skipsMinor()
+		if len(got) > 0 != tc.warns || tc.warns && (got.Err() != nil || !strings.Contains(got[0].String(), tc.runs+" on b")) {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	s := scopeWithMachines()
+	s.controlPlane.Spec.KubernetesVersion = "v1.36.3+rke2r1"
+	s.machines[1].state.Etcd, s.machines[1].state.Version = true, "v1.33.4+rke2r1"
+	const want = `spec.kubernetesVersion: "v1.36.3+rke2r1" skips a minor version after v1.33.4+rke2r1 on b, which Kubernetes does not ` +
+		"support for servers: upgrade to a release of v1.34 first"
+	if got := s.skipsMinor(); len(got) != 1 || got[0].String() != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
