@@ -65,8 +65,10 @@ func needsDrain(v *view, m *Machine) (Decision, bool) {
 		return undecided()
 	case m.Node == NodeUnknown:
 		return wait(ReasonWaitingForConnection, "Waiting for a connection to the cluster's API, to drain the Node before the change")
+	case m.Drain.Uncordon != "" && m.Drain.Error != "":
+		return wait(ReasonDrainFailed, "Uncordoning the Node after its last drain failed, retrying: %s", m.Drain.Error)
 	case m.Drain.Uncordon != "":
-		return wait(ReasonUncordoning, "Waiting for the Node to be uncordoned after its last drain")
+		return wait(ReasonUncordoning, "Waiting for the Node to be uncordoned after its last drain%s", m.Drain.detail())
 	case m.Drain.Requested != wanted:
 		return Decision{Drain: wanted, Reason: ReasonDraining, Message: "Draining the Node before the change"}, true
 	case m.Drain.Error != "":
