@@ -25,6 +25,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/move"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/pace"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -129,6 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	if err != nil || move.IsMovedAway(cluster) {
 		return ctrl.Result{}, err
+	}
+	if hasForeignName(cluster) {
+		return ctrl.Result{}, objects.ReleaseFromRancher(ctx, r.Client, cluster, fieldOwner)
 	}
 	s := &scope{cluster: cluster}
 	if !s.imported() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,14 @@ const (
 	rancherOwnerNamespace = "objectset.rio.cattle.io/owner-namespace"
 	rancherOwnerName      = "objectset.rio.cattle.io/owner-name"
 )
+
+// foreignNames are the names of Clusters that Rancher has for its own cluster, and for clusters of hosted providers and old imports. The
+// API server refuses new Clusters with such a name.
+var foreignNames = regexp.MustCompile(`^(local|c-[a-z0-9]{5}|c-m-[a-z0-9]{8})$`)
+
+// hasForeignName reports whether a Cluster is one that the hub does not manage. It can be deleted nevertheless: nobody but the hub would
+// remove the finalizers that Rancher has left on it.
+func hasForeignName(cluster *provisioningv1.Cluster) bool { return foreignNames.MatchString(cluster.Name) }
 
 // madeByRancher reports whether Rancher has made an object for a Cluster. Annotations prove nothing where a tenant may write them: whoever
 // takes an object over checks that the Cluster has it by another way, too.

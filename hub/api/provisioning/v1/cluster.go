@@ -6,6 +6,9 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
+// The rules for the name of a Cluster are for new ones. Rancher leaves Clusters with other names, of which a rule would refuse each write,
+// and with that the removal of their finalizers.
+
 // Cluster is an RKE2 or k3s cluster that a user wants.
 //
 // +kubebuilder:object:root=true
@@ -19,9 +22,9 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`,description="Whether every machine has what is asked for"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].reason`,description="What the cluster is at"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What is waited for"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local'",message="metadata.name: the name local is for the hub's own cluster"
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.matches('^c-[a-z0-9]{5}$') && !self.metadata.name.matches('^c-m-[a-z0-9]{8}$')",message="metadata.name: names like c-abcde and c-m-abcdefgh are for management Clusters"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",optionalOldSelf=true,message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name != 'local'",optionalOldSelf=true,message="metadata.name: the name local is for the hub's own cluster"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.matches('^c-[a-z0-9]{5}$') && !self.metadata.name.matches('^c-m-[a-z0-9]{8}$')",optionalOldSelf=true,message="metadata.name: names like c-abcde and c-m-abcdefgh are for management Clusters"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.rkeConfig)) == (has(oldSelf.spec) && has(oldSelf.spec.rkeConfig))",message="spec.rkeConfig cannot be added to a cluster or removed from it later",fieldPath=".spec.rkeConfig"
 type Cluster struct {
 	metav1.TypeMeta `json:",inline"`
