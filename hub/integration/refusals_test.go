@@ -131,6 +131,19 @@ func TestInvalidObjects(t *testing.T) {
 			want: "spec.template.spec.machineTemplate"},
 		{name: "template of control planes with a rollout", object: controlPlaneTemplate("b61", "{rollout: {}}"),
 			want: "spec.template.spec.rollout"},
+		{name: "endpoint of a control plane", object: infraCluster("a50", "{host: lb.example.com, port: 6443}")},
+		{name: "endpoint with an IPv6 address", object: infraCluster("a51", `{host: "2001:db8::1", port: 443}`)},
+		{name: "no endpoint", object: infraCluster("a52", "{}")},
+		{name: "endpoint that is a URL", object: infraCluster("b62", `{host: "https://lb.example.com", port: 6443}`),
+			want: "spec.controlPlaneEndpoint.host"},
+		{name: "port in the host of an endpoint", object: infraCluster("b63", `{host: "lb.example.com:6443", port: 6443}`),
+			want: "the port goes into controlPlaneEndpoint.port"},
+		{name: "address with a port in the host of an endpoint", object: infraCluster("b64", `{host: "10.0.0.1:6443", port: 6443}`),
+			want: "spec.controlPlaneEndpoint.host"},
+		{name: "endpoint without a port", object: infraCluster("b65", "{host: lb.example.com}"), want: "needs host and port"},
+		{name: "endpoint without a host", object: infraCluster("b66", "{port: 6443}"), want: "needs host and port"},
+		{name: "endpoint without a port of a control plane",
+			object: controlPlane("b67", "{version: v1.36.3+k3s1, controlPlaneEndpoint: {host: lb.example.com}}"), want: "needs host and port"},
 		{name: "token without a cluster",
 			object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b21}, spec: {}}`,
 			want:   "spec.clusterName"},
@@ -238,6 +251,10 @@ func withoutSpec(name string) string {
 
 func controlPlane(name, spec string) string {
 	return `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: ` + name + `}, spec: ` + spec + `}`
+}
+
+func infraCluster(name, endpoint string) string {
+	return `{apiVersion: rke.cattle.io/v1, kind: RKECluster, metadata: {name: ` + name + `}, spec: {controlPlaneEndpoint: ` + endpoint + `}}`
 }
 
 func withEnv(name, variable, value string) string {

@@ -22,6 +22,7 @@ type RKECluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(self.?controlPlaneEndpoint.?host.orValue('') == '') == (self.?controlPlaneEndpoint.?port.orValue(0) == 0)",message="controlPlaneEndpoint needs host and port: set both, such as lb.example.com and 6443",fieldPath=".controlPlaneEndpoint"
 	Spec RKEClusterSpec `json:"spec,omitempty"`
 	// +optional
 	Status RKEClusterStatus `json:"status,omitempty"`
@@ -36,6 +37,8 @@ type RKEClusterSpec struct {
 }
 
 // APIEndpoint is where an API server is reached.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || self.host.matches('^([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?[.]?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)?$')",message="controlPlaneEndpoint.host must be a name or an IP address alone, such as lb.example.com; the port goes into controlPlaneEndpoint.port",fieldPath=".host"
 type APIEndpoint struct {
 	// Host is a name or an address.
 	// +optional
