@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -39,6 +40,7 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 	for i, taint := range p.Taints {
 		faults = append(faults, validateTaint(Field(p.Name, fmt.Sprintf("taints[%d]", i)), taint)...)
 	}
+	faults = append(faults, validateRollingUpdate(p)...)
 	slices.Sort(faults)
 	return faults
 }
@@ -131,6 +133,35 @@ func validateDriverUserdata(p *provisioningv1.RKEMachinePool) []string {
 	}
 	return []string{fmt.Sprintf("%s is for machines of Cluster API providers: write the user data into the field of the %s that the driver "+
 		"has for it, such as userdata, customData or cloudConfig, and remove it here", Field(p.Name, "userdata"), p.MachineConfigKind().Kind)}
+}
+
+// validateRollingUpdate refuses limits that Cluster API accepts and with which it creates fewer machines than there should be: negative ones.
+// It refuses those that Cluster API does not accept as well, since each write of the MachineDeployment would fail. The API server has
+// refused limits that are both 0, but not one of 0 beside another that is not set.
+func validateRollingUpdate(p *provisioningv1.RKEMachinePool) (faults []string) {
+	if p.RollingUpdate == nil {
+		return nil
+	}
+	// The defaults are those of Cluster API.
+	none, surge, unavailable := intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(0)
+	for _, limit := range []struct {
+		field       string
+		given, into *intstr.IntOrString
+	}{{"maxSurge", p.RollingUpdate.MaxSurge, &surge}, {"maxUnavailable", p.RollingUpdate.MaxUnavailable, &unavailable}} {
+		if limit.given == nil {
+			continue
+		}
+		*limit.into = *limit.given
+		if n, err := intstr.GetScaledValueFromIntOrPercent(limit.given, 100, true); err != nil || n < 0 {
+			faults = append(faults, fmt.Sprintf("%s is %q: it must be a number such as 1, or a percentage such as 25%%",
+				Field(p.Name, "rollingUpdate."+limit.field), limit.given.String()))
+		}
+	}
+	if surge == none && unavailable == none {
+		faults = append(faults, fmt.Sprintf("%s is 0, and maxUnavailable is 0 if it is not set, so that no machine can be replaced: set "+
+			"maxUnavailable to at least 1, or maxSurge", Field(p.Name, "rollingUpdate.maxSurge")))
+	}
+	return faults
 }
 
 func validateTaint(path string, taint corev1.Taint) []string {

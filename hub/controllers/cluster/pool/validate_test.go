@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -43,6 +44,36 @@ func TestWarnings(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestValidateRollingUpdate: with a negative limit, Cluster API creates fewer machines than there should be, and says nothing.
+func TestValidateRollingUpdate(t *testing.T) {
+	limit := func(text string) *intstr.IntOrString {
+		if text == "" {
+			return nil
+		}
+		return ptr.To(intstr.Parse(text))
+	}
+	for name, tc := range map[string]struct {
+		surge, unavailable string
+		want               string
+	}{
+		"nothing":              {},
+		"numbers":              {surge: "0", unavailable: "2"},
+		"percentages":          {surge: "150%", unavailable: "0%"},
+		"negative":             {surge: "-1", want: `rollingUpdate.maxSurge is "-1": it must be a number such as 1, or a percentage`},
+		"negative percentage":  {unavailable: "-10%", want: `rollingUpdate.maxUnavailable is "-10%": it must be a number`},
+		"no percentage":        {surge: "some", want: `rollingUpdate.maxSurge is "some": it must be a number`},
+		"no surge":             {surge: "0", want: "rollingUpdate.maxSurge is 0, and maxUnavailable is 0 if it is not set"},
+		"no surge, percentage": {surge: "0", unavailable: "25%"},
+	} {
+		p := testPool()
+		p.RollingUpdate = &provisioningv1.RKEMachinePoolRollingUpdate{MaxSurge: limit(tc.surge), MaxUnavailable: limit(tc.unavailable)}
+		got := strings.Join(Validate(testCluster(), p), "; ")
+		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q in it", name, got, tc.want)
 		}
 	}
 }
