@@ -134,3 +134,37 @@ func TestLogLevels(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestUnknownLogLevel: the agent of a cluster runs with a level that is none, and what validates the configuration of a machine says so.
+func TestUnknownLogLevel(t *testing.T) {
+	t.Setenv(envLogLevel, "loud")
+	var buf bytes.Buffer
+	log := newClusterLog(&buf)
+	log.Debug("d")
+	log.Info("connected")
+	got := buf.String()
+	if !strings.Contains(got, "unknown level") || !strings.Contains(got, "msg=connected") || strings.Contains(got, "msg=d\n") {
+		t.Errorf("got %q", got)
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	content := "localEnabled: true\nlocalPlanDirectory: /var/lib/rancher/agent/plans\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run1("validate-config", file); code == 0 || !strings.Contains(stderr, "CATTLE_LOGLEVEL: unknown level") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	t.Setenv(envLogLevel, "warn")
+	if code, _, stderr := run1("validate-config", file); code != 0 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// TestTrue: what the install script takes for true is true for the agent, too, which reads the same value.
+func TestTrue(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "TRUE": true, "True": true, "1": true, "": false, "false": false, "0": false} {
+		if got := isTrue(value); got != want {
+			t.Errorf("%q: got %v", value, got)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -43,10 +45,8 @@ func newCluster() *cobra.Command {
 		Example: clusterExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Log = newClusterLog(cmd.OutOrStdout())
 			var err error
-			if o.Log, err = newLog(cmd.OutOrStdout(), os.Getenv(envLogLevel)); err != nil {
-				return err
-			}
 			if o.Kubernetes, err = clusterConfig(kubeconfig); err != nil {
 				return err
 			}
@@ -69,6 +69,17 @@ func newCluster() *cobra.Command {
 	flags.StringVar(&o.HealthAddress, "health-address", ":9440", "listen address of /healthz, /readyz and /metrics; empty disables them")
 	cmd.AddCommand(newAuthWebhook())
 	return cmd
+}
+
+// newClusterLog is newLog for programs in a cluster, for which an unknown level is info: it comes from the variables of the cluster, and
+// without its agent the cluster could not be reached.
+func newClusterLog(w io.Writer) *slog.Logger {
+	log, err := newLog(w, os.Getenv(envLogLevel))
+	if err != nil {
+		log = slog.New(slog.NewTextHandler(w, nil))
+		log.Warn("The log level is info", "error", err)
+	}
+	return log
 }
 
 // clusterConfig returns the client configuration of a kubeconfig, or that of the pod's service account.

@@ -27,10 +27,7 @@ with the hub's public keys; the webhook connects to no server and has no credent
 whether they are revoked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := newLog(cmd.OutOrStdout(), os.Getenv(envLogLevel))
-			if err != nil {
-				return err
-			}
+			log := newClusterLog(cmd.OutOrStdout())
 			switch {
 			case v.Cluster == "":
 				return errors.New("--cluster is required: the name of this cluster in the hub, such as c-m-abcdefgh")

@@ -68,6 +68,9 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(text), nil
 }
 
+// isTrue reports whether a variable is true, as the install script takes it.
+func isTrue(value string) bool { return strings.EqualFold(value, "true") || value == "1" }
+
 // runAgent runs the agent until ctx is done, or until a reload replaces the process. The engines stop first; the service manager, metrics
 // and commands are served until they have.
 func runAgent(ctx context.Context, path string, log *slog.Logger) error {

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -57,7 +56,7 @@ func newHubEngine(cfg config.Config, path string, options engine.Options, servic
 // configuration file at path.
 func newSource(cfg config.Config, path string, machine host.Host, log *slog.Logger) (*remote.Source, *trust.Verifier, error) {
 	source, err := remote.New(remote.Options{
-		ConnectionFile: cfg.ConnectionInfoFile, Strict: strings.EqualFold(os.Getenv(envStrict), "true"), Log: log,
+		ConnectionFile: cfg.ConnectionInfoFile, Strict: isTrue(os.Getenv(envStrict)), Log: log,
 		Host: machine, IdentityDirectory: filepath.Dir(path),
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -25,6 +26,10 @@ func newValidateConfig() *cobra.Command {
 				return err
 			}
 			if err := validateSigningKey(cfg); err != nil {
+				return err
+			}
+			// The install script passes the level with which the agent is to be started.
+			if _, err := newLog(io.Discard, os.Getenv(envLogLevel)); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()

@@ -92,7 +92,7 @@ enable_service() {
 put_in_place() {
 	write_config >"$work/config.yaml"
 	write_env >"$work/env"
-	"$work/system-agent" validate-config "$work/config.yaml" >"$work/validate" 2>&1 </dev/null ||
+	CATTLE_LOGLEVEL=$level "$work/system-agent" validate-config "$work/config.yaml" >"$work/validate" 2>&1 </dev/null ||
 		fail "The configuration is invalid: $(one_line <"$work/validate"); nothing was installed"
 	unit_template | sed -e "s|@BIN_DIR@|$bin_dir|g" -e "s|@UNIT_DIR@|$unit_dir|g" >"$work/unit"
 	unit_settings >"$work/drop-in"
