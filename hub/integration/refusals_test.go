@@ -192,6 +192,15 @@ func TestImmutableFields(t *testing.T) {
 		{name: "infrastructure corrected", before: cluster("i", "{infrastructureRef: {apiVersion: i.io/v1, kind: KCluster, name: typo}}"),
 			after: cluster("i", "{infrastructureRef: "+infrastructure+"}")},
 		{name: "no infrastructure", before: cluster("j", "{infrastructureRef: null}"), after: cluster("j", "{}")},
+		{name: "machine of a snapshot named later", before: snapshotSave("t", ""), after: snapshotSave("t", ", machineName: m"),
+			want: "machineName cannot be changed"},
+		{name: "machine of a snapshot removed", before: snapshotSave("u", ", machineName: m"), after: snapshotSave("u", ""),
+			want: "machineName cannot be changed"},
+		{name: "arguments of a snapshot set later", before: snapshotSave("v", ""), after: snapshotSave("v", ", args: {name: other}"),
+			want: "args cannot be changed"},
+		{name: "arguments of a snapshot changed", before: snapshotSave("w", ", args: {etcd_snapshot_dir: /a}"),
+			after: snapshotSave("w", ", args: {etcd_snapshot_dir: /b}"), want: "args cannot be changed"},
+		{name: "no arguments of a snapshot", before: snapshotSave("x", ""), after: snapshotSave("x", ", paused: true, args: {}")},
 		{name: "empty data directories", before: cluster("f", "{}"), after: cluster("f", "{dataDirectories: {}}")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,6 +264,11 @@ func controlPlane(name, spec string) string {
 
 func infraCluster(name, endpoint string) string {
 	return `{apiVersion: rke.cattle.io/v1, kind: RKECluster, metadata: {name: ` + name + `}, spec: {controlPlaneEndpoint: ` + endpoint + `}}`
+}
+
+func snapshotSave(name, fields string) string {
+	return `{apiVersion: operation.cattle.io/v1alpha1, kind: ETCDSnapshotSave, metadata: {name: ` + name + `}, spec: {ttl: -1, ` +
+		`clusterRef: {apiVersion: provisioning.cattle.io/v1, kind: Cluster, name: nowhere}` + fields + `}}`
 }
 
 func withEnv(name, variable, value string) string {

@@ -24,6 +24,9 @@ type ETCDSnapshotSave struct {
 }
 
 // ETCDSnapshotSaveSpec says what to save.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.machineName) == has(oldSelf.machineName)",message="machineName cannot be changed; create another ETCDSnapshotSave",fieldPath=".machineName"
+// +kubebuilder:validation:XValidation:rule="(has(self.args) && has(self.args.name)) == (has(oldSelf.args) && has(oldSelf.args.name)) && (has(self.args) && has(self.args.etcd_snapshot_dir)) == (has(oldSelf.args) && has(oldSelf.args.etcd_snapshot_dir)) && (has(self.args) && has(self.args.etcd_snapshot_compress)) == (has(oldSelf.args) && has(oldSelf.args.etcd_snapshot_compress))",message="args cannot be changed; create another ETCDSnapshotSave",fieldPath=".args"
 type ETCDSnapshotSaveSpec struct {
 	Spec `json:",inline"`
 	// MachineName is the Machine to save the snapshot on; empty for all that have etcd.
