@@ -43,7 +43,7 @@ func selectPods(pods []corev1.Pod, options rkev1.DrainOptions, now time.Time) se
 		switch refusal, ignore := refusalOf(pod, options); {
 		case ignore:
 		case !pod.DeletionTimestamp.IsZero():
-			limit := time.Duration(options.SkipWaitForDeleteTimeoutSeconds) * time.Second
+			limit := seconds(options.SkipWaitForDeleteTimeoutSeconds)
 			if limit <= 0 || now.Sub(pod.DeletionTimestamp.Time) <= limit {
 				s.terminating = append(s.terminating, podName(pod))
 			}

@@ -1,6 +1,7 @@
 package nodedrain
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -30,6 +31,23 @@ func alone(p *corev1.Pod)  { p.OwnerReferences = nil }
 func daemon(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
 func scratch(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+}
+
+// TestTimeout: a number of seconds that is no duration is the longest one, and not in the past.
+func TestTimeout(t *testing.T) {
+	for given, want := range map[int]time.Duration{
+		0: defaultTimeout, -5: defaultTimeout, 90: 90 * time.Second, 9999999999: math.MaxInt64 / time.Second * time.Second,
+		math.MaxInt64: math.MaxInt64 / time.Second * time.Second,
+	} {
+		if got := timeout(rkev1.DrainOptions{Timeout: given}); got != want {
+			t.Errorf("%d: got %s, want %s", given, got, want)
+		}
+	}
+	for given, want := range map[int]time.Duration{0: 0, -9999999999: 0, 30: 30 * time.Second} {
+		if got := seconds(given); got != want {
+			t.Errorf("%d: got %s, want %s", given, got, want)
+		}
+	}
 }
 
 func TestChoose(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,5 +120,11 @@ func timeout(options rkev1.DrainOptions) time.Duration {
 	if options.Timeout <= 0 {
 		return defaultTimeout
 	}
-	return time.Duration(options.Timeout) * time.Second
+	return seconds(options.Timeout)
+}
+
+// seconds is a number of seconds as a duration, or the longest one, 292 years: a larger number would be negative as a duration, and end a
+// drain before it has begun. A negative number is none.
+func seconds(n int) time.Duration {
+	return time.Duration(min(max(int64(n), 0), int64(math.MaxInt64/time.Second))) * time.Second
 }
