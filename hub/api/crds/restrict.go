@@ -43,7 +43,27 @@ func restrict(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// tolerate has the API server take the conditions that other writers of these kinds have left in a status: those of Rancher have no reason,
+// dropRules removes the rules of a schema and of all below it. Texts and numbers that the hub cannot decode are still refused.
+func dropRules(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.XValidations = nil
+	for name, property := range schema.Properties {
+		dropRules(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		dropRules(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		dropRules(schema.AdditionalProperties.Schema)
+	}
+}
+
+// tolerate has the API server take what is in a status because it is elsewhere: the spec that was applied, and conditions of other writers.
+//
+// A spec that an earlier version of the definition has accepted stays as it is, since the API server evaluates new rules only for what has
+// changed. In the status of an object that had none so far, all of it is new: no status of the object could be written.
+//
+// It has the API server take the conditions that other writers of these kinds have left in a status: those of Rancher have no reason,
 // no message or no time. Each write of a status has all conditions of the object, and would be refused because of theirs.
 func tolerate(crd *apiextensionsv1.CustomResourceDefinition) {
 	for i := range crd.Spec.Versions {
@@ -51,7 +71,12 @@ func tolerate(crd *apiextensionsv1.CustomResourceDefinition) {
 		if validation == nil || validation.OpenAPIV3Schema == nil {
 			continue
 		}
-		items := validation.OpenAPIV3Schema.Properties["status"].Properties["conditions"].Items
+		status := validation.OpenAPIV3Schema.Properties["status"]
+		if applied, found := status.Properties["appliedSpec"]; found {
+			dropRules(&applied)
+			status.Properties["appliedSpec"] = applied
+		}
+		items := status.Properties["conditions"].Items
 		if items == nil || items.Schema == nil {
 			continue
 		}

@@ -100,6 +100,26 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
+// TestAppliedSpec: a spec that was accepted before a rule was added can be written to the status.
+func TestAppliedSpec(t *testing.T) {
+	definition := definitions(t, Options{SkipCAPI: true})["rkecontrolplanes.rke.cattle.io"]
+	for _, version := range definition.Spec.Versions {
+		schema := version.Schema.OpenAPIV3Schema
+		for name, tt := range map[string]struct {
+			of    apiextensionsv1.JSONSchemaProps
+			rules bool
+		}{"spec": {schema.Properties["spec"], true}, "status.appliedSpec": {schema.Properties["status"].Properties["appliedSpec"], false}} {
+			raw, err := json.Marshal(tt.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if has := bytes.Contains(raw, []byte("x-kubernetes-validations")); has != tt.rules || !bytes.Contains(raw, []byte("dataDirectories")) {
+				t.Errorf("%s of %s has rules: %v", name, version.Name, has)
+			}
+		}
+	}
+}
+
 // TestTolerate: conditions as Rancher leaves them keep no status from being written, which has them with an empty reason and no time.
 func TestTolerate(t *testing.T) {
 	for name, definition := range definitions(t, Options{SkipCAPI: true}) {
