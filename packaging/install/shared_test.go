@@ -197,3 +197,19 @@ func TestServerToken(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownLogLevel: an agent that would not start with its log level is not installed in place of the one that runs.
+func TestUnknownLogLevel(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	if out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
+		t.Fatalf("The script fails: %s", out)
+	}
+	env := m.read("etc/systemd/rancher-system-agent.env")
+	out, ok := m.run(hub.script(t), []string{"CATTLE_AGENT_LOGLEVEL=loud"})
+	if ok || !strings.Contains(out, "[ERROR] The configuration is invalid") {
+		t.Errorf("success %t: %s", ok, out)
+	}
+	if got := m.read("etc/systemd/rancher-system-agent.env"); got != env || strings.Contains(m.read("calls"), "restart") {
+		t.Errorf("the running agent was replaced, with the variables\n%s", got)
+	}
+}

@@ -48,8 +48,8 @@ func step(in *rollout.Inputs) (group []string, moved bool) {
 	return group, moved
 }
 
-// resolved is a copy of the inputs in which nothing is wrong but that machines do not have their plans yet. Its machines are in the order of
-// their names.
+// resolved is a copy of the inputs in which nothing is wrong but that machines do not have their plans yet. Its machines are in the order
+// of their names.
 func resolved(in rollout.Inputs) rollout.Inputs {
 	in.Machines = slices.DeleteFunc(slices.Clone(in.Machines),
 		func(m rollout.Machine) bool { return m.Deleting || !m.HasPlanSecret || m.Problem != "" })
