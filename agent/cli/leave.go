@@ -125,7 +125,8 @@ func confirm(in io.Reader, out io.Writer, purge bool, scripts []string) (bool, e
 	case purge:
 		fmt.Fprintln(out, "No distribution is installed.")
 	case len(scripts) > 0:
-		fmt.Fprintln(out, "Kubernetes stays installed.")
+		fmt.Fprintln(out, "Kubernetes stays installed. Without its identity this machine cannot be registered again before Kubernetes and its "+
+			"data are removed: to have that choice, copy cattle-id and machine-secret from the directory of the configuration first.")
 	}
 	fmt.Fprint(out, "Type yes to continue: ")
 	answer, err := bufio.NewReader(in).ReadString('\n')

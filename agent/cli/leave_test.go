@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"path"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,28 @@ func TestDataDirectoryOfADistribution(t *testing.T) {
 		}
 		if err == nil || !strings.HasSuffix(err.Error(), "K3S_DATA_DIR=/data/k3s system-agent leave --purge-distribution") {
 			t.Errorf("%s: got %v", directory, err)
+		}
+	}
+}
+
+// TestConfirmIdentity: who keeps Kubernetes reads what is lost with the identity before it is removed.
+func TestConfirmIdentity(t *testing.T) {
+	scripts := []string{"/usr/local/bin/k3s-uninstall.sh"}
+	for name, tc := range map[string]struct {
+		purge   bool
+		scripts []string
+		warns   bool
+	}{
+		"Kubernetes stays":      {scripts: scripts, warns: true},
+		"Kubernetes is removed": {purge: true, scripts: scripts},
+		"no Kubernetes":         {},
+	} {
+		var out bytes.Buffer
+		if _, err := confirm(strings.NewReader("no\n"), &out, tc.purge, tc.scripts); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "copy cattle-id and machine-secret") != tc.warns {
+			t.Errorf("%s: %s", name, out.String())
 		}
 	}
 }
