@@ -25,6 +25,7 @@ func (b *builder) addConfig() {
 	b.checkSnapshotSchedule()
 	b.addRoleArgs()
 	b.checkRoles()
+	b.checkDirectories()
 	b.addPrime()
 	b.addComponentArgs()
 	b.addAuthEndpoint()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"path"
 	"slices"
+	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -22,6 +23,34 @@ func (b *builder) checkUnchangeable() {
 	if dir := cmp.Or(before.text("data-dir"), b.Cluster.names().DataDir); path.Clean(dir) != path.Clean(b.dataDir) {
 		b.problems.fail(b.fieldOf("data-dir"), "cannot be changed: servers keep the data of the cluster in %s; set it back", dir)
 	}
+}
+
+// checkDirectories refuses directories of which one lies within another. The API server does not compare those that are not set. An agent
+// that leaves the machine removes its own with all that is in it, and an uninstall script that of the distribution. In a cluster that was
+// started, where they cannot be changed any more, it warns.
+func (b *builder) checkDirectories() {
+	dirs := b.Cluster.Spec.DataDirectories
+	field := "spec.rkeConfig.dataDirectories"
+	if dirs.K8sDistro == "" && b.args.text("data-dir") != "" {
+		field = b.fieldOf("data-dir")
+	}
+	agent := cmp.Or(string(dirs.SystemAgent), defaultAgentDir)
+	for _, pair := range [][2]string{{b.dataDir, agent}, {b.dataDir, b.provisioningDir()}, {agent, b.provisioningDir()}} {
+		if !within(pair[0], pair[1]) && !within(pair[1], pair[0]) {
+			continue
+		}
+		report := b.problems.fail
+		if b.Cluster.Bootstrapped {
+			report = b.problems.doubt
+		}
+		report(field, "%s and %s must not lie within one another: the directories of the distribution, the agent and plans are removed with all "+
+			"that is in them", pair[0], pair[1])
+	}
+}
+
+// within reports whether a path is below another one, or the same.
+func within(at, dir string) bool {
+	return strings.HasPrefix(path.Clean(at)+"/", path.Clean(dir)+"/")
 }
 
 // checkRoles refuses roles with which a machine of a running cluster would run something else: a server that stops etcd stays a member

@@ -51,6 +51,40 @@ func TestDataDirectoryChanged(t *testing.T) {
 	}
 }
 
+// TestDirectories: directories that are not set have their defaults, which the others must not lie in, nor the other way round.
+func TestDirectories(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version string
+		dirs    rkev1.DataDirectories
+		config  string
+		want    string
+	}{
+		"defaults":                        {rke2, rkev1.DataDirectories{}, `{}`, ""},
+		"beside each other":               {rke2, rkev1.DataDirectories{SystemAgent: "/data/agent", K8sDistro: "/data/agents"}, `{}`, ""},
+		"distribution around the agent":   {k3s, rkev1.DataDirectories{K8sDistro: "/var/lib/rancher"}, `{}`, "ories: /var/lib/rancher and "},
+		"the same by an argument":         {k3s, rkev1.DataDirectories{}, `{"data-dir": "/var/lib/rancher/"}`, "data-dir: /var/lib/rancher/ "},
+		"agent in the distribution":       {rke2, rkev1.DataDirectories{SystemAgent: "/var/lib/rancher/rke2/agent"}, `{}`, "ories: /var/lib/rancher/rke2 "},
+		"plans in the agent":              {k3s, rkev1.DataDirectories{Provisioning: "/var/lib/rancher/agent/p"}, `{}`, "ories: /var/lib/rancher/agent "},
+		"in that of another distribution": {k3s, rkev1.DataDirectories{SystemAgent: "/var/lib/rancher/rke2/agent"}, `{}`, ""},
+	} {
+		for _, started := range []bool{false, true} {
+			in := machineOf(t, tc.version, "a", "ecwi")
+			in.Cluster.Spec.DataDirectories, in.Cluster.Spec.MachineGlobalConfig = tc.dirs, config(t, tc.config)
+			in.Cluster.Bootstrapped = started
+			plan, problems := Plan(in)
+			got := ""
+			for _, p := range problems {
+				if text := p.String(); strings.Contains(text, "must not lie within one another") {
+					got += text
+				}
+			}
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) || (plan.Error != "") != (tc.want != "" && !started) {
+				t.Errorf("%s: got %q, and the plan has the error %q", name, got, plan.Error)
+			}
+		}
+	}
+}
+
 // TestRolesChanged: the labels of a machine that has its configuration may change, and what it runs does not.
 func TestRolesChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
