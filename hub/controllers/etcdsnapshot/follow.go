@@ -264,8 +264,8 @@ func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, e
 	return n.machines[node], nil
 }
 
-// deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that was gone and is there again lists its files some time
-// later; one that does not report, as a server that a restore has stopped and not started yet, may have files that nobody lists.
+// deletion is when an ETCDSnapshot that is missing has to be deleted. A Node that does not report, as a server that a restore has stopped
+// and not started yet, may have files that nobody lists. It lists them some time after it reports again, as one that was gone does.
 func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (time.Time, error) {
 	since := snapshot.Status.MissingSince.Time
 	node, gone, err := n.find(ctx, snapshot)
@@ -275,10 +275,24 @@ func (n *nodes) deletion(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (tim
 	if gone || node != nil && !reports(node) {
 		return since.Add(lostAfter), nil
 	}
-	if node != nil && node.CreationTimestamp.After(since) {
-		since = node.CreationTimestamp.Time
+	if node != nil {
+		for _, at := range []time.Time{node.CreationTimestamp.Time, readySince(node)} {
+			if at.After(since) {
+				since = at
+			}
+		}
 	}
 	return since.Add(removedAfter), nil
+}
+
+// readySince is when a Node has become ready, or stopped to be; zero where nothing says so.
+func readySince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // reports is false for a Node of which the cluster knows that its kubelet has stopped reporting.

@@ -107,6 +107,12 @@ func TestNodeIsBack(t *testing.T) {
 	now := missed.Add(24 * time.Hour)
 	silent := nodeOf(missed.Add(-time.Hour))
 	silent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	readyFor := func(d time.Duration) *corev1.Node {
+		node := nodeOf(missed.Add(-time.Hour))
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(now.Add(-d))}}
+		return node
+	}
 	for name, tt := range map[string]struct {
 		node *corev1.Node
 		left time.Duration
@@ -116,6 +122,8 @@ func TestNodeIsBack(t *testing.T) {
 		"there all the time":            {nodeOf(missed.Add(-time.Hour)), 0},
 		"back for a minute":             {nodeOf(now.Add(-time.Minute)), removedAfter - time.Minute},
 		"back for as long as is waited": {nodeOf(now.Add(-removedAfter)), 0},
+		"started a minute ago":          {readyFor(time.Minute), removedAfter - time.Minute},
+		"ready all the time":            {readyFor(25 * time.Hour), 0},
 	} {
 		since := metav1.NewTime(missed)
 		snapshot := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c-a"},
