@@ -58,6 +58,10 @@ func (v *view) drainFor(m *Machine) string {
 func needsDrain(v *view, m *Machine) (Decision, bool) {
 	wanted := v.drainFor(m)
 	switch {
+	case wanted == "" && m.Change.Disruptive() && m.draining() && m.Drain.Done != m.Drain.Requested && m.Node != NodeUnknown &&
+		!m.Node.Unready():
+		// A drain that is no longer asked for would go on evicting Pods until the machine is healthy with its change.
+		return needsUncordon(v, m)
 	case wanted == "" || m.Drain.Requested == wanted && m.Drain.Drained():
 		return undecided()
 	case m.Node == NodeUnknown && m.unwell():
