@@ -40,6 +40,11 @@ func (o *serveOptions) complete() error {
 		return fmt.Errorf("--cluster-agent-image: must be an image such as %[2]s:v1.2.3, got %[1]q: %[3]w", o.hub.Settings.ClusterAgentImage,
 			settings.DefaultClusterAgentImage, err)
 	}
+	installer := settings.Settings{InstallerImagePrefix: o.hub.Settings.InstallerImagePrefix}.InstallerImage("rke2", "v1.36.3+rke2r1")
+	if _, err := name.ParseReference(installer, name.WithDefaultRegistry("")); err != nil {
+		return fmt.Errorf("--installer-image: must be the prefix of an image such as %s, to which <runtime>:<version> is appended, got %q: %w",
+			settings.DefaultInstallerImagePrefix, o.hub.Settings.InstallerImagePrefix, err)
+	}
 	if o.hub.WebhookListen == "" {
 		o.hub.WebhookListen = ":9443"
 		if o.mode() == modeEmbedded {
