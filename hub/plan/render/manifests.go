@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/limitedyaml"
 	"github.com/drover-dev/drover/plans"
 )
@@ -95,7 +97,10 @@ func (b *builder) addSnapshotMetadata(dir string) {
 func (b *builder) bootstrapSecrets() []byte {
 	var out bytes.Buffer
 	made := map[string]bool{"default": true, "kube-system": true, "kube-public": true}
-	for _, secret := range b.Cluster.BootstrapSecrets {
+	for i, secret := range b.Cluster.BootstrapSecrets {
+		if !b.checkTarget(secret, i > 0 && sameTarget(secret, b.Cluster.BootstrapSecrets[i-1])) {
+			continue
+		}
 		if !made[secret.Namespace] {
 			made[secret.Namespace] = true
 			b.document(&out, "spec", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": secret.Namespace}})
@@ -112,6 +117,29 @@ func (b *builder) bootstrapSecrets() []byte {
 		b.document(&out, "spec", doc)
 	}
 	return out.Bytes()
+}
+
+func sameTarget(a, b BootstrapSecret) bool { return a.Namespace == b.Namespace && a.Name == b.Name }
+
+// checkTarget refuses a name that no Secret can have in the cluster, and one that another Secret has already: the distribution would say so
+// in its journal only, and the cluster would start without what it needs first.
+func (b *builder) checkTarget(secret BootstrapSecret, taken bool) bool {
+	field, value := rkev1.SyncTargetNamespaceAnnotation, secret.Namespace
+	faults := validation.IsDNS1123Label(value)
+	if len(faults) == 0 {
+		field, value = rkev1.SyncTargetNameAnnotation, secret.Name
+		faults = validation.IsDNS1123Subdomain(value)
+	}
+	switch {
+	case len(faults) > 0:
+		b.problems.fail("annotation "+field, "is %q on a Secret that the cluster needs first: %s", value, faults[0])
+	case taken:
+		b.problems.fail("annotation "+rkev1.SyncTargetNameAnnotation, "two Secrets that the cluster needs first are both to be %s/%s; give one "+
+			"of them another name", secret.Namespace, secret.Name)
+	default:
+		return true
+	}
+	return false
 }
 
 // document writes one object of a manifest.

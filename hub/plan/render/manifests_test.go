@@ -6,6 +6,26 @@ import (
 	"testing"
 )
 
+// TestTargetsOfBootstrapSecrets: a cluster does not start without a Secret that it needs first because its annotations name no Secret.
+func TestTargetsOfBootstrapSecrets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		secrets []BootstrapSecret
+		want    string
+	}{
+		"good":         {[]BootstrapSecret{{Namespace: "kube-system", Name: "a.b"}, {Namespace: "vault", Name: "a.b"}}, ""},
+		"no namespace": {[]BootstrapSecret{{Namespace: "Kube_System", Name: "a"}}, "annotation provisioning.cattle.io/sync-target-namespace: is"},
+		"no name":      {[]BootstrapSecret{{Namespace: "vault", Name: "a/b"}}, "annotation provisioning.cattle.io/sync-target-name: is \"a/b\""},
+		"one for both": {[]BootstrapSecret{{Namespace: "vault", Name: "a"}, {Namespace: "vault", Name: "a"}}, "are both to be vault/a"},
+	} {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.BootstrapSecrets = tc.secrets
+		_, problems := Plan(in)
+		if err := problems.Err(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q in it", name, err, tc.want)
+		}
+	}
+}
+
 // TestUnreadableManifest: the distribution applies nothing of a manifest with a document that is no YAML, or no object, and reports that
 // to nobody.
 func TestUnreadableManifest(t *testing.T) {
