@@ -124,6 +124,9 @@ func (r *Reconciler) passOn(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
+	if err := r.takeSpec(ctx, s.cluster, desired); err != nil {
+		return err
+	}
 	s.passedOn, s.applied = true, desired.Generation
 	return nil
 }
