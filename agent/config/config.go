@@ -109,7 +109,8 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// UnknownKeys returns the top-level keys of a configuration file that the agent ignores: those of other agents, and mistyped ones.
+// UnknownKeys returns the keys of a configuration file that the agent ignores: those of other agents, and mistyped ones. Keys below another
+// are returned as tunnel.enable.
 func UnknownKeys(path string) ([]string, error) {
 	content := map[string]any{}
 	if err := decodeFile(path, &content); err != nil {
@@ -117,16 +118,23 @@ func UnknownKeys(path string) ([]string, error) {
 	}
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(content)) {
-		if !isKey(key) {
+		if !isKey(reflect.TypeFor[Config](), key) {
 			unknown = append(unknown, key)
+			continue
+		}
+		// No other key has keys of its own.
+		below, _ := content[key].(map[string]any)
+		for _, inner := range slices.Sorted(maps.Keys(below)) {
+			if !isKey(reflect.TypeFor[Tunnel](), inner) {
+				unknown = append(unknown, key+"."+inner)
+			}
 		}
 	}
 	return unknown, nil
 }
 
-// isKey reports whether a key is one of Config, in upper or lower case, as the decoder takes it.
-func isKey(key string) bool {
-	fields := reflect.TypeFor[Config]()
+// isKey reports whether a key is one of a type, in upper or lower case, as the decoder takes it.
+func isKey(fields reflect.Type, key string) bool {
 	for i := range fields.NumField() {
 		if strings.EqualFold(fields.Field(i).Tag.Get("json"), key) {
 			return true

@@ -161,14 +161,16 @@ func checkError(t *testing.T, err error, want string) bool {
 // TestUnknownKeys: a mistyped key has no effect, and whoever wrote it can find out.
 func TestUnknownKeys(t *testing.T) {
 	for name, content := range map[string]string{
-		"config.yaml": "localEnabled: true\nplanSignature: enforce\nWorkDirectory: /srv/agent/work\nextra: {a: 1}\n",
-		"config.json": `{"localEnabled": true, "planSignature": "enforce", "WorkDirectory": "/srv/agent/work", "extra": {"a": 1}}`,
+		"config.yaml": "localEnabled: true\nplanSignature: enforce\nWorkDirectory: /srv/agent/work\nextra: {a: 1}\n" +
+			"tunnel: {enable: true, allow: []}\n",
+		"config.json": `{"localEnabled": true, "planSignature": "enforce", "WorkDirectory": "/srv/agent/work", "extra": {"a": 1},
+			"tunnel": {"enable": true, "Allow": []}}`,
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := UnknownKeys(path); err != nil || !slices.Equal(got, []string{"extra", "planSignature"}) {
+		if got, err := UnknownKeys(path); err != nil || !slices.Equal(got, []string{"extra", "planSignature", "tunnel.enable"}) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
