@@ -49,13 +49,21 @@ func ResourcesFault(r corev1.ResourceRequirements) string {
 	return ""
 }
 
+// budgetValue is a value of a disruption budget as Kubernetes takes it: Rancher has numbers as texts.
+func budgetValue(given *intstr.IntOrString) *intstr.IntOrString {
+	if given == nil {
+		return nil
+	}
+	return new(intstr.Parse(given.String()))
+}
+
 // BudgetFault says why the cluster's API server would refuse a disruption budget; empty if it would not. A manifest leaves it out.
 func BudgetFault(b rkev1.PodDisruptionBudgetSpec) string {
 	for _, field := range []struct {
 		name  string
 		value *intstr.IntOrString
 	}{{"minAvailable", b.MinAvailable}, {"maxUnavailable", b.MaxUnavailable}} {
-		switch value := field.value; {
+		switch value := budgetValue(field.value); {
 		case value == nil:
 		case value.Type == intstr.String && len(validation.IsValidPercent(value.StrVal)) > 0, value.Type == intstr.Int && value.IntVal < 0:
 			return fmt.Sprintf(".%s is %q: it must be a number such as 1 or a percentage such as 50%%", field.name, value.String())

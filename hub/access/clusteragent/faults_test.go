@@ -23,6 +23,9 @@ func TestRefusedCustomization(t *testing.T) {
 	budget := func(text string) *rkev1.AgentSchedulingCustomization {
 		return &rkev1.AgentSchedulingCustomization{PodDisruptionBudget: &rkev1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.Parse(text))}}
 	}
+	ofRancher := &rkev1.AgentSchedulingCustomization{
+		PodDisruptionBudget: &rkev1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromString("1"))},
+	}
 	for name, tc := range map[string]struct {
 		customization rkev1.AgentDeploymentCustomization
 		text          string
@@ -31,6 +34,7 @@ func TestRefusedCustomization(t *testing.T) {
 		"limit":              {rkev1.AgentDeploymentCustomization{OverrideResourceRequirements: memory("77Mi", "77Mi")}, "77Mi", true},
 		"limit below":        {rkev1.AgentDeploymentCustomization{OverrideResourceRequirements: memory("77Mi", "64Mi")}, "77Mi", false},
 		"budget":             {rkev1.AgentDeploymentCustomization{SchedulingCustomization: budget("50%")}, "PodDisruptionBudget", true},
+		"budget of Rancher":  {rkev1.AgentDeploymentCustomization{SchedulingCustomization: ofRancher}, "minAvailable: 1\n", true},
 		"budget of nothing":  {rkev1.AgentDeploymentCustomization{SchedulingCustomization: budget("half")}, "PodDisruptionBudget", false},
 		"budget of too much": {rkev1.AgentDeploymentCustomization{SchedulingCustomization: budget("-1")}, "PodDisruptionBudget", false},
 	} {

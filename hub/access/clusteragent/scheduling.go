@@ -32,8 +32,8 @@ func scheduling(in Input) []runtime.Object {
 			TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
 			ObjectMeta: inNamespace(Deployment + "-pod-disruption-budget"),
 			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable:   budget.MinAvailable,
-				MaxUnavailable: budget.MaxUnavailable,
+				MinAvailable:   budgetValue(budget.MinAvailable),
+				MaxUnavailable: budgetValue(budget.MaxUnavailable),
 				Selector:       &metav1.LabelSelector{MatchLabels: labels()},
 			},
 		})
