@@ -89,6 +89,7 @@ func (b *builder) addEtcdArgs() {
 	if etcd.SnapshotRetention > 0 {
 		b.args["etcd-snapshot-retention"] = int64(etcd.SnapshotRetention)
 	}
+	b.checkRetention("spec.rkeConfig.etcd.snapshotRetention", etcd.SnapshotRetention)
 	if etcd.SnapshotScheduleCron != "" {
 		b.args["etcd-snapshot-schedule-cron"] = etcd.SnapshotScheduleCron
 	}

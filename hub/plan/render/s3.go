@@ -48,6 +48,7 @@ func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 	if s3.SkipSSLVerify || credential["defaultSkipSSLVerify"] == "true" {
 		b.args["etcd-s3-skip-ssl-verify"] = true
 	}
+	b.checkRetention(field+".retention", s3.Retention)
 	if s3.Retention > 0 {
 		if _, known := b.Cluster.Release.Arg("etcd-s3-retention", true); known {
 			b.args["etcd-s3-retention"] = int64(s3.Retention)
@@ -57,6 +58,13 @@ func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 		}
 	}
 	b.checkS3Retention(field + ".retention")
+}
+
+// checkRetention warns of a negative number of snapshots, which does not keep all of them.
+func (b *builder) checkRetention(field string, n int) {
+	if n < 0 {
+		b.problems.warn(field, "is %d and was left out: it must be at least 1, or unset for the default of %s", n, b.Cluster.Release.Runtime)
+	}
 }
 
 // defaultRetention is how many snapshots k3s and RKE2 keep where nothing else is configured.

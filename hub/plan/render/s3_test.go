@@ -20,6 +20,21 @@ func TestCredentialOfSeveralKinds(t *testing.T) {
 	}
 }
 
+// TestNegativeRetention: who wants to keep all snapshots learns that a negative number does not do that.
+func TestNegativeRetention(t *testing.T) {
+	in := machineOf(t, k3s, "a", "ecwi")
+	in.Cluster.Spec.ETCD = &rkev1.ETCD{SnapshotRetention: -1, S3: &rkev1.ETCDSnapshotS3{Bucket: "b", Retention: -7}}
+	_, problems := Plan(in)
+	for field, want := range map[string]string{"snapshotRetention": "is -1 and was left out", "s3.retention": "is -7 and was left out"} {
+		found := slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.Field == "spec.rkeConfig.etcd."+field && !p.Fatal && strings.HasPrefix(p.Message, want)
+		})
+		if !found {
+			t.Errorf("%s: problems %v", field, problems)
+		}
+	}
+}
+
 // TestS3Retention: a release that came with a retention for S3 deletes all but five snapshots there, whatever each machine keeps. What does
 // so is said, and not changed: all servers would restart.
 func TestS3Retention(t *testing.T) {

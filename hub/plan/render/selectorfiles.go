@@ -51,6 +51,10 @@ func (b *builder) addSource(rule references.Rule, field string, source rkev1.K8s
 	if !ok {
 		return
 	}
+	if len(source.Items) == 0 {
+		b.problems.doubt(field+".items", "is empty, so that no file is written of %s %q: name the keys, and a path for each", rule.Kind,
+			source.Name)
+	}
 	for k, item := range source.Items {
 		at := fmt.Sprintf("%s.items[%d]", field, k)
 		content, ok := object.Data[item.Key]

@@ -1,11 +1,26 @@
 package render
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
+
+// TestFileSourceWithoutItems: a source of which nothing is written is named, and does not hold back the plan.
+func TestFileSourceWithoutItems(t *testing.T) {
+	in := machineOf(t, k3s, "a", "w")
+	in.Cluster.Spec.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{{
+		ConfigMap: &rkev1.K8sObjectFileSource{Name: "map"},
+	}}}}
+	in.Cluster.Objects = Objects{{Kind: KindConfigMap, Name: "map"}: {Data: map[string][]byte{"k": []byte("v")}, AuthorizedFor: "prod"}}
+	_, problems := Plan(in)
+	const want = "spec.rkeConfig.machineSelectorFiles[0].fileSources[0].configMap.items: is empty, so that no file is written of ConfigMap"
+	if problems.Err() != nil || !strings.Contains(fmt.Sprint(problems), want) {
+		t.Errorf("got %v, want %s", problems, want)
+	}
+}
 
 // TestInvalidPaths: what no agent could write is reported with the field of the specification, and not with that of a plan.
 func TestInvalidPaths(t *testing.T) {
