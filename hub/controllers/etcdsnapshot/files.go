@@ -170,7 +170,9 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 
 // unfinished reports whether a file is what a server that was killed has left of a snapshot: etcd saves into a file of this name, and
 // renames it at the end. RKE2 and k3s list all files of their folder as successful.
-func (f *file) unfinished() bool { return f.Spec.S3 == nil && strings.HasSuffix(f.Spec.SnapshotName, ".part") }
+func (f *file) unfinished() bool {
+	return f.Spec.S3 == nil && strings.HasSuffix(f.Spec.SnapshotName, ".part")
+}
 
 // texts is the size of all texts but the metadata, and but the message, which is cut.
 func (f *file) texts() int {

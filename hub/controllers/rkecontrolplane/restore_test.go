@@ -79,10 +79,10 @@ func TestSnapshotInBucket(t *testing.T) {
 		change func(*scope)
 		want   string
 	}{
-		"etcd.s3":              {change: func(*scope) {}},
-		"arguments":            {change: arguments("s3.example.com")},
-		"nothing":              {change: func(s *scope) { s.inputs.Spec.ETCD = nil }, want: "the Cluster has no bucket"},
-		"another endpoint":     {change: arguments("other.example.com"), want: `"other.example.com": correct the endpoint in ` +
+		"etcd.s3":   {change: func(*scope) {}},
+		"arguments": {change: arguments("s3.example.com")},
+		"nothing":   {change: func(s *scope) { s.inputs.Spec.ETCD = nil }, want: "the Cluster has no bucket"},
+		"another endpoint": {change: arguments("other.example.com"), want: `"other.example.com": correct the endpoint in ` +
 			"spec.rkeConfig.etcd.s3, or, if the bucket has moved there, delete the ETCDSnapshotFiles"},
 		"unmanaged":            {change: func(s *scope) { s.controlPlane.Spec = rkev1.RKEControlPlaneSpec{UnmanagedConfig: true} }},
 		"no machine with etcd": {change: func(s *scope) { s.machines = nil }},
