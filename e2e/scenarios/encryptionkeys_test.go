@@ -57,7 +57,8 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 			c.Spec.RKEConfig.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: generation}
 		})
 		controlPlane := &rkev1.RKEControlPlane{}
-		suite.Must(t, shared.WaitFor(ctx, fmt.Sprintf("the key is rotated, generation %d", generation), 5*time.Minute,
+		// Between two servers of RKE2 that restart, there are 90 seconds.
+		suite.Must(t, shared.WaitFor(ctx, fmt.Sprintf("the key is rotated, generation %d", generation), 12*time.Minute,
 			func(ctx context.Context) (bool, string) {
 				if err := shared.Hub.Get(ctx, key, controlPlane); err != nil {
 					return false, err.Error()

@@ -25,7 +25,8 @@ func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	op := &operationv1.TokenRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-tokens"}}
 	op.Spec.Spec = suite.OperationSpec(key)
 	suite.Must(t, shared.Hub.Create(ctx, op))
-	suite.Must(t, shared.WaitFor(ctx, "the tokens are rotated", 5*time.Minute, func(ctx context.Context) (bool, string) {
+	// Between two servers of RKE2 that restart, there are 90 seconds.
+	suite.Must(t, shared.WaitFor(ctx, "the tokens are rotated", 12*time.Minute, func(ctx context.Context) (bool, string) {
 		if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {
 			return false, err.Error()
 		}

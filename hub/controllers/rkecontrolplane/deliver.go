@@ -66,6 +66,7 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.selected.Encode())
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
 		setOrDelete(&wanted.Annotations, rkev1.PlanReplacedAnnotation, string(m.state.Replaced()))
+		setOrDelete(&wanted.Annotations, rkev1.PlanRestartsAnnotation, m.planRestarts(r.Now()))
 		setOrDelete(&wanted.Annotations, rkev1.NodeLabelsAnnotation, nodeLabels)
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
@@ -102,6 +103,18 @@ func (r *Reconciler) upToDate(m *machine) bool {
 		m.secret.Annotations[rkev1.JoinURLAnnotation] == m.state.JoinURL &&
 		m.secret.Annotations[rkev1.ReportedJoinAddressAnnotation] == m.reportedJoinAddress() &&
 		len(m.savedSnapshots()) == 0 && !r.needsSignature(m, m.secret.Data)
+}
+
+// planRestarts is "true" where the machine is a server, and the plan that is delivered restarts it, or takes the place of one that does; or
+// where it has restarted with an earlier one, after which its static Pods may have yet to be replaced. Empty otherwise.
+func (m *machine) planRestarts(now time.Time) string {
+	before := m.secret.Annotations[rkev1.PlanRestartsAnnotation] == "true"
+	switch {
+	case !m.state.Server():
+	case m.state.Change != rollout.ChangeMinor, m.state.Replaced() != rollout.ChangeNone, before && !m.state.PodsReplaced(now):
+		return "true"
+	}
+	return ""
 }
 
 // initLabel is the value of the label that the plan Secret of the init node has; empty for any other.

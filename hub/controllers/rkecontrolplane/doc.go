@@ -41,6 +41,7 @@
 //	annotation  rke.cattle.io/plan-last-updated        rkecontrolplane
 //	annotation  rke.cattle.io/plan-probes-passed       rkecontrolplane, plansecret
 //	annotation  rke.cattle.io/plan-replaced            rkecontrolplane
+//	annotation  rke.cattle.io/plan-restarts            rkecontrolplane
 //	annotation  rke.cattle.io/plan-retry               plansecret
 //	annotation  rke.cattle.io/snapshot-checksums       rkecontrolplane
 //	annotation  rke.cattle.io/bootstrap-token-hash     rkebootstrap

@@ -71,7 +71,7 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 		// What cannot be parsed counts as never seen, the zero time.
 		m.LastSeen, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
 	}
-	if m.Server() && strings.Contains(m.Version, release.RKE2) {
+	if m.Server() && strings.Contains(m.Version, release.RKE2) && secret.Annotations[rkev1.PlanRestartsAnnotation] == "true" {
 		// What cannot be parsed counts as long ago.
 		m.ProbesPassedAt, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.PlanProbesPassedAnnotation])
 	}

@@ -147,15 +147,18 @@ func TestLastSeen(t *testing.T) {
 	}
 }
 
-// TestProbesPassedAt: when the probes have passed is known of servers of RKE2, whose static Pods are replaced after that.
+// TestProbesPassedAt: when the probes have passed is known of servers of RKE2 that a plan restarts, whose static Pods are replaced after
+// that.
 func TestProbesPassedAt(t *testing.T) {
 	passed := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		version, role, annotation string
 		want                      time.Time
+		minor                     bool
 	}{
-		"etcd of RKE2":          {"v1.36.3+rke2r1", rkev1.EtcdRoleLabel, "2026-11-22T04:00:00Z", passed},
-		"control plane of RKE2": {"v1.36.3+rke2r1", rkev1.ControlPlaneRoleLabel, "2026-11-22T04:00:00Z", passed},
+		"etcd of RKE2":          {"v1.36.3+rke2r1", rkev1.EtcdRoleLabel, "2026-11-22T04:00:00Z", passed, false},
+		"control plane of RKE2": {"v1.36.3+rke2r1", rkev1.ControlPlaneRoleLabel, "2026-11-22T04:00:00Z", passed, false},
+		"restarts nothing":      {version: "v1.36.3+rke2r1", role: rkev1.EtcdRoleLabel, annotation: "2026-11-22T04:00:00Z", minor: true},
 		"worker of RKE2":        {version: "v1.36.3+rke2r1", role: rkev1.WorkerRoleLabel, annotation: "2026-11-22T04:00:00Z"},
 		"server of k3s":         {version: "v1.36.3+k3s1", role: rkev1.EtcdRoleLabel, annotation: "2026-11-22T04:00:00Z"},
 		"no Node yet":           {role: rkev1.EtcdRoleLabel, annotation: "2026-11-22T04:00:00Z"},
@@ -167,9 +170,12 @@ func TestProbesPassedAt(t *testing.T) {
 			machine.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: tc.version}
 		}
 		bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tc.role: "true"}}}
-		secret := &corev1.Secret{}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+		if !tc.minor {
+			secret.Annotations[rkev1.PlanRestartsAnnotation] = "true"
+		}
 		if tc.annotation != "" {
-			secret.Annotations = map[string]string{rkev1.PlanProbesPassedAnnotation: tc.annotation}
+			secret.Annotations[rkev1.PlanProbesPassedAnnotation] = tc.annotation
 		}
 		m, _, err := Of(machine, bootstrap, secret)
 		if err != nil || !m.ProbesPassedAt.Equal(tc.want) || m.ProbesPassed != (tc.annotation != "") {

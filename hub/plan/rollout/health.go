@@ -20,7 +20,7 @@ import (
 //	joining        bootstrapping, or first change  not held back by a problem, and the Node is not lost
 //	verified       applied                         nothing further is wanted, and healthy with this plan, undrained, right version
 //	unwell         failed, applied                 a probe is unhealthy, or the Node is not ready: a change may be the cure
-//	replacingPods  applied                         RKE2, and the probes have passed less than 90 seconds ago
+//	replacingPods  applied                         RKE2, restarted, and the probes have passed less than 90 seconds ago
 //
 // Those of etcd are in etcdstate.go (what is known of a member) and etcd.go (what a member is going through).
 
@@ -63,6 +63,11 @@ const staticPodsTime = 90 * time.Second
 // unavailable, so that a change with which etcd or API server do not start ends at one server.
 func (m *Machine) replacingPods(now time.Time) bool {
 	return m.Progress == ProgressApplied && !m.ProbesPassedAt.IsZero() && now.Sub(m.ProbesPassedAt).Abs() < staticPodsTime
+}
+
+// PodsReplaced reports whether the probes have passed with the delivered plan, and that so long ago that they are about what runs with it.
+func (m Machine) PodsReplaced(now time.Time) bool {
+	return m.Progress == ProgressApplied && m.ProbesPassed && !m.replacingPods(now)
 }
 
 // unwell reports whether something is wrong with the machine that a change may cure.

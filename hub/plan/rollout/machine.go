@@ -66,7 +66,7 @@ type Machine struct {
 	Unhealthy, HealthUnknown []string
 	// ProbesPassed is set once all probes of the delivered plan were healthy at the same time.
 	ProbesPassed bool
-	// ProbesPassedAt is when ProbesPassed was set, on a server of RKE2: see replacingPods. Zero on all other machines.
+	// ProbesPassedAt is when ProbesPassed was set, on a server of RKE2 that a plan has restarted: see replacingPods. Zero on all others.
 	ProbesPassedAt time.Time
 
 	// AgentPhase is what the agent reports to be doing, such as "running instruction install (1 of 2)"; empty if it reports nothing.

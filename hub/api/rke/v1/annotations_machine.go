@@ -42,6 +42,9 @@ const (
 	// PlanReplacedAnnotation, on a plan Secret, is "restart" or "drain" where the delivered plan has replaced one that does so to the machine
 	// and that was not applied. The agent may have begun that one, so it counts until the delivered plan is applied.
 	PlanReplacedAnnotation = "rke.cattle.io/plan-replaced"
+	// PlanRestartsAnnotation, on the plan Secret of a server, is "true" where the delivered plan starts or restarts the distribution. A plan
+	// that does not has it for as long as RKE2 may not have replaced its static Pods after the one before.
+	PlanRestartsAnnotation = "rke.cattle.io/plan-restarts"
 	// PlanRetryAnnotation, on a plan Secret, is the record of failed attempts at the delivered plan as JSON. It is no key of the data, since
 	// agents may write those.
 	PlanRetryAnnotation = "rke.cattle.io/plan-retry"
