@@ -141,8 +141,8 @@ func (b *builder) merge(field string, values map[string]any) {
 			continue
 		}
 		value, err := coerce(t, paramContent(key, value))
-		if err == nil && key == kubeconfigMode {
-			err = checkMode(values[key])
+		if err == nil && key == kubeconfigMode && b.Machine.server() {
+			err = b.checkKubeconfigMode(at, values[key])
 		}
 		if err != nil {
 			b.problems.fail(at, "%s", err)

@@ -162,6 +162,21 @@ func checkMode(value any) error {
 	return nil
 }
 
+// checkKubeconfigMode is checkMode, with a warning for a cluster that has started with the number: its servers run, and further ones join.
+// Another number is not given to a server that has its configuration.
+func (b *builder) checkKubeconfigMode(at string, value any) error {
+	misread := checkMode(value)
+	if misread == nil || !b.Cluster.Bootstrapped {
+		return misread
+	}
+	before, known := configOf(b.Cluster.Release.Runtime, b.Delivered)
+	if text, _ := number(value); known && before.text(kubeconfigMode) != text {
+		return misread
+	}
+	b.problems.doubt(at, "%s", misread)
+	return nil
+}
+
 // describe names the kind of a value and not the value, which may be a secret.
 func describe(value any) string {
 	switch value.(type) {

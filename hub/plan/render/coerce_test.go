@@ -80,3 +80,39 @@ func TestKubeconfigMode(t *testing.T) {
 		}
 	}
 }
+
+// TestKubeconfigModeOfStartedCluster: a cluster that runs with such permissions since before they were refused is warned, and goes on.
+func TestKubeconfigModeOfStartedCluster(t *testing.T) {
+	delivered := func(text string) func(*testing.T, *Inputs) {
+		return func(t *testing.T, in *Inputs) {
+			before := machineOf(t, rke2, "a", "ec")
+			before.Cluster.Spec.MachineGlobalConfig = config(t, text)
+			in.Delivered, _ = Plan(before)
+		}
+	}
+	for name, tc := range map[string]struct {
+		roles   string
+		change  func(*testing.T, *Inputs)
+		refused bool
+		warned  bool
+	}{
+		"runs with it":                 {roles: "ec", change: delivered(`{"write-kubeconfig-mode": "416"}`), warned: true},
+		"joins":                        {roles: "ec", change: func(*testing.T, *Inputs) {}, warned: true},
+		"runs with others":             {roles: "ec", change: delivered(`{"write-kubeconfig-mode": "0600"}`), refused: true},
+		"runs with those of a default": {roles: "ec", change: delivered(`{}`), refused: true},
+		"a worker, which has none":     {roles: "w", change: func(*testing.T, *Inputs) {}},
+	} {
+		in := machineOf(t, rke2, "a", tc.roles)
+		in.Cluster.Bootstrapped = true
+		in.Cluster.Spec.MachineGlobalConfig = config(t, `{"write-kubeconfig-mode": 416}`)
+		tc.change(t, &in)
+		plan, problems := Plan(in)
+		warned := false
+		for _, p := range problems {
+			warned = warned || p.Kept && strings.Contains(p.Message, "is the number 416, which YAML makes of 0640;")
+		}
+		if (plan.Error != "") != tc.refused || warned != tc.warned {
+			t.Errorf("%s: the plan has the error %q, warned %t: %v", name, plan.Error, warned, problems)
+		}
+	}
+}
