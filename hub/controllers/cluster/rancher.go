@@ -34,7 +34,9 @@ var foreignNames = regexp.MustCompile(`^(local|c-[a-z0-9]{5}|c-m-[a-z0-9]{8})$`)
 
 // hasForeignName reports whether a Cluster is one that the hub does not manage. It can be deleted nevertheless: nobody but the hub would
 // remove the finalizers that Rancher has left on it.
-func hasForeignName(cluster *provisioningv1.Cluster) bool { return foreignNames.MatchString(cluster.Name) }
+func hasForeignName(cluster *provisioningv1.Cluster) bool {
+	return foreignNames.MatchString(cluster.Name)
+}
 
 // madeByRancher reports whether Rancher has made an object for a Cluster. Annotations prove nothing where a tenant may write them: whoever
 // takes an object over checks that the Cluster has it by another way, too.
