@@ -135,8 +135,8 @@ func validateDriverUserdata(p *provisioningv1.RKEMachinePool) []string {
 		"has for it, such as userdata, customData or cloudConfig, and remove it here", Field(p.Name, "userdata"), p.MachineConfigKind().Kind)}
 }
 
-// validateRollingUpdate refuses negative limits, which Cluster API accepts, and with which it creates fewer machines than there should be. It
-// refuses those that Cluster API does not accept as well, since each write of the MachineDeployment would fail. The API server has
+// validateRollingUpdate refuses negative limits, which Cluster API accepts, and with which it creates fewer machines than there should be.
+// It refuses those that Cluster API does not accept as well, since each write of the MachineDeployment would fail. The API server has
 // refused limits that are both 0, but not one of 0 beside another that is not set.
 func validateRollingUpdate(p *provisioningv1.RKEMachinePool) (faults []string) {
 	if p.RollingUpdate == nil {
