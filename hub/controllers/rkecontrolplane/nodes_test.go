@@ -91,4 +91,9 @@ func TestNodeChanged(t *testing.T) {
 	if !nodeChanged.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &moved}) {
 		t.Error("another address is not taken for a change")
 	}
+	named := etcdNode("a", corev1.ConditionFalse)
+	metav1.SetMetaDataAnnotation(&named.ObjectMeta, "etcd.k3s.cattle.io/node-name", "a-12345678")
+	if !nodeChanged.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &named}) {
+		t.Error("the name of the member is not taken for a change")
+	}
 }

@@ -129,5 +129,6 @@ func NodeDiffers(before, after *corev1.Node) bool {
 	a.ReadNode(before)
 	b.ReadNode(after)
 	return a.NodeDiffers(b) || a.Version != b.Version || !slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
-		before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
+		before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID ||
+		rollout.MemberNameOf(before) != rollout.MemberNameOf(after)
 }
