@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestPlanStoreDropsContent: of a Secret that was deleted, no content is kept or sent, whether the deletion was seen or follows from a
-// list.
+// TestPlanStoreDropsContent: of a Secret that was deleted, no content is kept for watches that continue from before, whether the deletion
+// was seen or follows from a list. A watch that is open gets the last state, as from Kubernetes.
 func TestPlanStoreDropsContent(t *testing.T) {
 	withPlan := func(version string) *corev1.Secret {
 		secret := planAt(version, "a")
@@ -29,12 +29,15 @@ func TestPlanStoreDropsContent(t *testing.T) {
 			must(t, remove(p))
 			late, _, err := p.Watch(planKey, 10)
 			must(t, err)
-			for _, event := range append(late, <-w.events) {
-				want := planAt("12", "a")
-				want.APIVersion, want.Kind, want.ManagedFields = "v1", "Secret", nil
-				if diff := cmp.Diff(PlanEvent{Type: "DELETED", Secret: want, Version: 12}, event); diff != "" {
-					t.Errorf("event (-want +got):\n%s", diff)
-				}
+			want := planAt("12", "a")
+			want.APIVersion, want.Kind, want.ManagedFields = "v1", "Secret", nil
+			if diff := cmp.Diff([]PlanEvent{{Type: "DELETED", Secret: want, Version: 12}}, late); diff != "" {
+				t.Errorf("events of a late watch (-want +got):\n%s", diff)
+			}
+			open := want.DeepCopy()
+			open.Data = map[string][]byte{plans.KeyPlan: []byte("{}")}
+			if diff := cmp.Diff(PlanEvent{Type: "DELETED", Secret: open, Version: 12}, <-w.events); diff != "" {
+				t.Errorf("event of an open watch (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -199,12 +199,13 @@ func (p *PlanStore) remove(key types.NamespacedName, last *corev1.Secret, versio
 	}
 	final := forMachines(last)
 	final.ResourceVersion = strconv.FormatUint(version, 10)
-	// No agent reads the content of what is gone, which is a plan twice and a report, and holds secrets of the cluster.
-	final.Data = nil
+	// The content is a plan twice and a report, and holds secrets of the cluster: it is sent once, and not kept.
+	remembered := *final
+	remembered.Data = nil
 	if _, again := p.deleted[key]; !again {
 		p.deletedOrder = append(p.deletedOrder, key)
 	}
-	p.deleted[key] = stored{secret: final, version: version}
+	p.deleted[key] = stored{secret: &remembered, version: version}
 	if len(p.deletedOrder) > maxDeleted {
 		oldest := p.deletedOrder[0]
 		p.deletedOrder = p.deletedOrder[1:]
