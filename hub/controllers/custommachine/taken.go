@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,41 +20,50 @@ import (
 // RKE2 make the provider ID of that name, so that both Machines name the Node, and Cluster API would drain and delete it with the earlier
 // one. A kubelet does not create its Node once more before it is restarted.
 func (r *Reconciler) reconcileTaken(ctx context.Context, s *scope) error {
-	by, err := r.takenBy(ctx, s.node, s.machine)
+	by, err := r.takenBy(ctx, s)
 	if err != nil {
 		return err
 	}
-	if by == "" {
-		return r.setHook(ctx, s.machine, "")
+	name := ""
+	if by != "" {
+		name = s.node.Name
+		s.node, s.waiting = nil, cause.New("NodeTaken", "Node %s is that of Machine %s by now: the machine was installed again. "+
+			"Delete Machine %s; the Node stays", name, by, s.machine.Name)
 	}
-	name := s.node.Name
-	s.node, s.waiting = nil, cause.New("NodeTaken", "Node %s is that of Machine %s by now: the machine was installed again. "+
-		"Delete Machine %s; the Node stays", name, by, s.machine.Name)
-	if s.machine.DeletionTimestamp.IsZero() {
+	switch {
+	case annotations.HasPaused(s.machine):
+		return nil // Cluster API does nothing to it either
+	case name == "" || s.machine.DeletionTimestamp.IsZero(),
+		annotations.HasWithPrefix(clusterv1.PreTerminateDeleteHookAnnotationPrefix, s.machine.Annotations):
+		// One with etcd that is being deleted waits for its pre-terminate hook, which says what to do. Its Node is not to be drained for that.
 		return r.setHook(ctx, s.machine, name)
 	}
 	return r.release(ctx, s.machine, name)
 }
 
-// takenBy is the name of the other custom machine whose label a Node has; empty for none. A label that is nobody's says nothing: after a
-// move to another hub, all Machines have other UIDs than the labels of their Nodes.
-func (r *Reconciler) takenBy(ctx context.Context, node *corev1.Node, machine *clusterv1.Machine) (string, error) {
-	if node == nil {
+// takenBy is the name of the other custom machine of the cluster whose label the Node has; empty for none. A label that is nobody's says
+// nothing: after a move to another hub, all Machines have other UIDs than the labels of their Nodes. Neither does that of a machine of
+// another cluster: whoever administers a cluster writes its labels.
+func (r *Reconciler) takenBy(ctx context.Context, s *scope) (string, error) {
+	if s.node == nil {
 		return "", nil
 	}
-	uid := node.Labels[rkev1.MachineUIDLabel]
-	if uid == "" || uid == string(machine.UID) {
+	uid := s.node.Labels[rkev1.MachineUIDLabel]
+	if uid == "" || uid == string(s.machine.UID) {
 		return "", nil
 	}
 	var others rkev1.CustomMachineList
-	err := r.Client.List(ctx, &others, client.InNamespace(machine.Namespace), client.MatchingFields{indexMachineUID: uid})
+	err := r.Client.List(ctx, &others, client.InNamespace(s.machine.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.machine.Spec.ClusterName}, client.MatchingFields{indexMachineUID: uid})
 	if err != nil {
-		return "", fmt.Errorf("looking for the CustomMachine of Node %s: %w", node.Name, err)
+		return "", fmt.Errorf("looking for the CustomMachine of Node %s: %w", s.node.Name, err)
 	}
-	if len(others.Items) == 0 {
-		return "", nil
+	for i := range others.Items {
+		if name := others.Items[i].Name; name != s.custom.Name {
+			return name, nil
+		}
 	}
-	return others.Items[0].Name, nil
+	return "", nil
 }
 
 // setHook sets the pre-drain hook of a Machine for the Node that is not its own any more, or removes it where there is none.
@@ -75,12 +83,10 @@ func (r *Reconciler) setHook(ctx context.Context, machine *clusterv1.Machine, no
 	return nil
 }
 
-// release ends the deletion of a Machine without its Node: the objects that it owns are deleted with it. One with etcd waits for its
-// pre-terminate hook, which says what to do.
+// release ends the deletion of a Machine without its Node: the objects that it owns are deleted with it.
 func (r *Reconciler) release(ctx context.Context, machine *clusterv1.Machine, node string) error {
 	changed := machine.DeepCopy()
-	if annotations.HasWithPrefix(clusterv1.PreTerminateDeleteHookAnnotationPrefix, machine.Annotations) ||
-		!controllerutil.RemoveFinalizer(changed, clusterv1.MachineFinalizer) {
+	if !controllerutil.RemoveFinalizer(changed, clusterv1.MachineFinalizer) {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting Machine without its Node, which is that of another Machine", "node", node)

@@ -233,7 +233,7 @@ func isAbandoned(s clusterState, _ candidate) *decision {
 func isTaken(_ clusterState, c candidate) *decision {
 	return decideIf(c.taken != "", keepHook, reasonNodeTaken,
 		"Node %s is that of another Machine by now, and it and its etcd member would be deleted with this one. "+
-			"To delete this Machine alone, remove its finalizers, and uncordon the Node", c.taken)
+			"To delete this Machine alone, remove its finalizers, and uncordon the Node if it is cordoned", c.taken)
 }
 
 // awaitsOtherHooks has the hub's hook be the last, as that of Cluster API's own control plane provider: others may need the Node, and its
