@@ -40,7 +40,6 @@ type RKEControlPlane struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.replicas)`,message="replicas is not supported yet: control plane Machines come from MachineDeployments whose template has the label rke.cattle.io/control-plane-role: \"true\"; remove replicas and scale those",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule=`!has(self.machineTemplate)`,message="machineTemplate is not supported yet: control plane Machines come from MachineDeployments whose template has the label rke.cattle.io/control-plane-role: \"true\"; remove it",fieldPath=".machineTemplate"
 // +kubebuilder:validation:XValidation:rule=`!has(self.rollout)`,message="rollout is not supported yet: Machines are changed in place as upgradeStrategy says, and replaced as their MachineDeployment says; remove it",fieldPath=".rollout"
-// +kubebuilder:validation:XValidation:rule=`(self.?controlPlaneEndpoint.?host.orValue("") == "") == (self.?controlPlaneEndpoint.?port.orValue(0) == 0)`,message="controlPlaneEndpoint needs host and port: set both, such as lb.example.com and 6443",fieldPath=".controlPlaneEndpoint"
 type RKEControlPlaneSpec struct {
 	ClusterConfiguration `json:",inline"`
 

@@ -27,6 +27,7 @@ type RKEControlPlaneContractSpec struct {
 	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure is another provider's and does not say. Unset, the
 	// hub sets it to a machine of the control plane, which Cluster API copies into the Cluster.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(self.?host.orValue('') == '') == (self.?port.orValue(0) == 0)",message="controlPlaneEndpoint needs host and port: set both, such as lb.example.com and 6443"
 	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 }
 
