@@ -179,15 +179,29 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 		return err
 	}
 	templates := pool.Templates{Machine: machine, Bootstrap: bootstrap, Kept: keptTemplates(p, machine)}
-	deployment, err := desiredDeployment(p, templates)
+	deployment, err := r.applyDeployment(ctx, p, templates)
 	if err != nil {
 		return err
 	}
-	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), deployment); err != nil {
+	taken, err := r.takePool(ctx, p.cluster, deployment)
+	if err != nil {
 		return err
+	}
+	if taken {
+		if deployment, err = r.applyDeployment(ctx, p, templates); err != nil {
+			return err
+		}
 	}
 	p.deployment = deployment
 	return nil
+}
+
+func (r *Reconciler) applyDeployment(ctx context.Context, p *poolScope, templates pool.Templates) (*clusterv1.MachineDeployment, error) {
+	deployment, err := desiredDeployment(p, templates)
+	if err != nil {
+		return nil, err
+	}
+	return deployment, r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), deployment)
 }
 
 // reconcileBootstrapTemplate returns the template of the pool's RKEBootstraps, created if there is none with its present content.

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -82,6 +84,78 @@ func withoutRancher(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFields
 	}
 	out[rancher].FieldsV1, err = encodeFields(left)
 	return out, err
+}
+
+// takePool takes the fields of the MachineDeployment of a pool from Rancher, as takeSpec does, and reports whether it has to be applied
+// again.
+func (r *Reconciler) takePool(ctx context.Context, cluster *provisioningv1.Cluster, applied *clusterv1.MachineDeployment) (bool, error) {
+	entries, err := poolWithoutRancher(applied.ManagedFields)
+	if err != nil || entries == nil {
+		return false, err
+	}
+	r.ssa.Forget(client.ObjectKeyFromObject(cluster))
+	taken := applied.DeepCopy()
+	taken.ManagedFields = entries
+	locked := client.MergeFromWithOptions(applied, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, taken, locked, fieldOwner); err != nil {
+		return false, fmt.Errorf("taking over the fields of MachineDeployment %s: %w", client.ObjectKeyFromObject(applied), err)
+	}
+	return true, nil
+}
+
+// poolWithoutRancher returns managed fields in which Rancher owns nothing of the specification, and nothing that this controller owns too;
+// nil if that is so already. Rancher has written the specification in an earlier version of Cluster API, in which most fields have other
+// names: they become nobody's, but for the annotations of the template, which this controller owns then.
+func poolWithoutRancher(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
+	own := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == string(fieldOwner) && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	})
+	if own < 0 {
+		return nil, nil
+	}
+	ofOwn, err := decodeFields(entries[own])
+	if err != nil {
+		return nil, err
+	}
+	out, taken, changed := slices.Clone(entries), fieldpath.NewSet(), false
+	for i, e := range out {
+		if e.Manager != rancherManager || e.Operation != metav1.ManagedFieldsOperationUpdate || e.Subresource != "" {
+			continue
+		}
+		ofRancher, err := decodeFields(e)
+		if err != nil {
+			return nil, err
+		}
+		spec := fieldpath.NewSet()
+		for path := range ofRancher.All() {
+			if !isField(path[0], "spec") {
+				continue
+			}
+			spec.Insert(path.Copy())
+			if len(path) > 4 && isField(path[1], "template") && isField(path[2], "metadata") && isField(path[3], "annotations") {
+				taken.Insert(path.Copy())
+			}
+		}
+		left := ofRancher.Difference(spec).Difference(ofOwn)
+		if left.Equals(ofRancher) {
+			continue
+		}
+		changed = true
+		out[i].FieldsV1 = nil
+		if left.Empty() {
+			continue
+		}
+		if out[i].FieldsV1, err = encodeFields(left); err != nil {
+			return nil, err
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	if out[own].FieldsV1, err = encodeFields(ofOwn.Union(taken)); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(out, func(e metav1.ManagedFieldsEntry) bool { return e.FieldsV1 == nil }), nil
 }
 
 func isField(element fieldpath.PathElement, name string) bool {

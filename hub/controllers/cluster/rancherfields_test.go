@@ -55,3 +55,46 @@ func TestWithoutRancher(t *testing.T) {
 		t.Errorf("the entries of before were changed: %s", got)
 	}
 }
+
+// TestPoolWithoutRancher: the hub owns the annotations of the template of a pool, and Rancher neither anything of the specification nor
+// what the hub owns.
+func TestPoolWithoutRancher(t *testing.T) {
+	const update, apply = metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply
+	entry := func(manager, version string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "cluster.x-k8s.io/" + version,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	own := entry("drover-cluster", "v1beta2", apply, `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:replicas":{}}}`)
+	other := entry("manager", "v1beta2", update, `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:b":{}}}}}}`)
+	for name, tc := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		// want are the fields of the entries, in their order; nil for no change.
+		want []string
+	}{
+		"of the hub alone": {[]metav1.ManagedFieldsEntry{own, other}, nil},
+		"trimmed":          {[]metav1.ManagedFieldsEntry{entry("trimmed", "v1beta2", update, `{}`)}, nil},
+		"not applied yet":  {[]metav1.ManagedFieldsEntry{entry("rancher", "v1beta1", update, `{"f:spec":{"f:replicas":{}}}`)}, nil},
+		"taken before": {[]metav1.ManagedFieldsEntry{own, entry("rancher", "v1beta1", update,
+			`{"f:metadata":{"f:annotations":{"f:objectset.rio.cattle.io/id":{}}}}`)}, nil},
+		"all": {[]metav1.ManagedFieldsEntry{entry("rancher", "v1beta1", update, `{"f:metadata":{"f:annotations":{"f:c":{}},`+
+			`"f:labels":{"f:a":{}}},"f:spec":{"f:strategy":{"f:type":{}},"f:template":{"f:metadata":{"f:annotations":{".":{},"f:b":{}},`+
+			`"f:labels":{"f:d":{}}}}}}`), own, other},
+			[]string{`{"f:metadata":{"f:annotations":{"f:c":{}}}}`,
+				`{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:replicas":{},"f:template":{"f:metadata":{"f:annotations":{"f:b":{}}}}}}`,
+				`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:b":{}}}}}}`}},
+		"the specification alone": {[]metav1.ManagedFieldsEntry{entry("rancher", "v1beta1", update, `{"f:spec":{"f:strategy":{}}}`), own},
+			[]string{`{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:replicas":{}}}`}},
+	} {
+		got, err := poolWithoutRancher(tc.entries)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var fields []string
+		for _, e := range got {
+			fields = append(fields, e.FieldsV1.GetRawString())
+		}
+		if diff := cmp.Diff(tc.want, fields); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
