@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/paused"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -72,6 +73,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 			builder.WithPredicates(checksumsChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel)),
 			builder.WithPredicates(nodeFound)).
+		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel)),
+			builder.WithPredicates(paused.Unpaused)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 		})).

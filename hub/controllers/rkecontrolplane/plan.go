@@ -224,7 +224,8 @@ func (r *Reconciler) renderPlans(s *scope) error {
 		m.plan, m.encoded, m.invalid = m.known.plan, m.known.encoded, m.known.invalid
 		m.state.Problem, m.state.Change = m.problem(), m.change()
 	}
-	s.problems = s.problems.Merge(s.goesBack()).Merge(s.skipsMinor()).Merge(s.ignoresNetwork()).Merge(s.awaitsTopology())
+	s.problems = s.problems.Merge(s.goesBack()).Merge(s.skipsMinor()).Merge(s.ignoresNetwork()).Merge(s.awaitsTopology()).
+		Merge(s.unansweredHooks())
 	s.unrendered = false
 	return nil
 }

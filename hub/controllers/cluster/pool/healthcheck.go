@@ -17,6 +17,8 @@ import (
 const (
 	// defaultNodeStartupTimeout is for pools without nodeStartupTimeout.
 	defaultNodeStartupTimeout = 10 * time.Minute
+	// minNodeStartupTimeout is the least that Cluster API's webhook for MachineHealthChecks accepts, but for 0.
+	minNodeStartupTimeout = 30 * time.Second
 	// driverNodeStartupTimeout is for those whose machines a node driver creates. Their infrastructure counts as provisioned only when there
 	// is a Node, so that Cluster API's clock runs from the creation of the Machine: until its Pod is started, while the driver has its time,
 	// and while the machine joins.

@@ -46,8 +46,12 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 }
 
 // ValidateLimits returns the problem of limits that Cluster API accepts, and with which its health check does nothing but fail; empty for
-// none. They concern the health check only.
+// none; or of a nodeStartupTimeout that it does not accept. They concern the health check only.
 func ValidateLimits(p *provisioningv1.RKEMachinePool) string {
+	if startup := p.NodeStartupTimeout; startup != nil && startup.Duration.Duration > 0 && startup.Duration.Duration < minNodeStartupTimeout {
+		return fmt.Sprintf("%s is %s: it must be at least %s, or 0s for never", Field(p.Name, "nodeStartupTimeout"), startup.Duration.Duration,
+			minNodeStartupTimeout)
+	}
 	var least, most int32
 	if limits := ptr.Deref(p.UnhealthyRange, ""); limits != "" {
 		if _, err := fmt.Sscanf(limits, "[%d-%d]", &least, &most); err != nil || least > most {
