@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -56,6 +57,18 @@ func (r *Reconciler) reconnect(ctx context.Context, s *scope, found *corev1.Secr
 	// Once: an attempt that fails after that has failed at the present endpoint.
 	if requested, _ := r.reconnected.Swap(key, available); requested != available {
 		r.Reconnect(key)
+	}
+}
+
+// reconnectRestored makes ClusterCache connect again when a restored server has started. A watch that goes on from before gets nothing until
+// etcd, whose data is that of the snapshot, has come to its resource version once more: the API server takes one that is yet to come for
+// one after which nothing has happened. A server that restarts in a few seconds does not end the connection.
+func (r *Reconciler) reconnectRestored(s *scope) {
+	const starts = operationv1.StepPostRestorePodCleanup
+	_, restores := s.operation.(*operationv1.ETCDSnapshotRestore)
+	if restores && r.Reconnect != nil && s.cluster != nil && s.observedOperation.CommonStatus().Step == starts &&
+		s.operation.CommonStatus().Step != starts {
+		r.Reconnect(client.ObjectKeyFromObject(s.cluster))
 	}
 }
 

@@ -305,5 +305,9 @@ func (r *Reconciler) writeOperation(ctx context.Context, s *scope) error {
 	if s.operation.CommonStatus().Phase.Ended() {
 		s.requeue(afterOperation)
 	}
-	return r.operationWriter().Write(ctx, s.observedOperation, s.operation, []metav1.OwnerReference{s.clusterOwner()})
+	err := r.operationWriter().Write(ctx, s.observedOperation, s.operation, []metav1.OwnerReference{s.clusterOwner()})
+	if err == nil {
+		r.reconnectRestored(s)
+	}
+	return err
 }
