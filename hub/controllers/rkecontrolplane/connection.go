@@ -60,9 +60,9 @@ func (r *Reconciler) reconnect(ctx context.Context, s *scope, found *corev1.Secr
 	}
 }
 
-// reconnectRestored makes ClusterCache connect again when a restored server has started. A watch that goes on from before gets nothing until
-// etcd, whose data is that of the snapshot, has come to its resource version once more: the API server takes one that is yet to come for
-// one after which nothing has happened. A server that restarts in a few seconds does not end the connection.
+// reconnectRestored makes ClusterCache connect again when a restored server has started. A watch that goes on from before gets nothing
+// until etcd, whose data is that of the snapshot, has come to its resource version once more: the API server takes one that is yet to come
+// for one after which nothing has happened. A server that restarts in a few seconds does not end the connection.
 func (r *Reconciler) reconnectRestored(s *scope) {
 	const starts = operationv1.StepPostRestorePodCleanup
 	_, restores := s.operation.(*operationv1.ETCDSnapshotRestore)

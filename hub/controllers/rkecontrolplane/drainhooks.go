@@ -13,8 +13,8 @@ import (
 // hubAnnotations begins the keys of annotations that the hub writes to plan Secrets.
 const hubAnnotations = "rke.cattle.io/"
 
-// unansweredHooks warns of hooks for drains that nobody can answer, for which a drain would wait without an end: no annotation can have such
-// a key, or it is one that the hub writes. A drain does not wait for a hook without a key.
+// unansweredHooks warns of hooks for drains that nobody can answer, for which a drain would wait without an end: no annotation can have
+// such a key, or it is one that the hub writes. A drain does not wait for a hook without a key.
 func (s *scope) unansweredHooks() (out render.Problems) {
 	strategy := s.controlPlane.Spec.UpgradeStrategy
 	for _, list := range []struct {

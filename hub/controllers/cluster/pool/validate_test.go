@@ -98,8 +98,8 @@ func TestValidateNodeStartupTimeout(t *testing.T) {
 	for timeout, valid := range map[time.Duration]bool{0: true, time.Second: false, 29 * time.Second: false, 30 * time.Second: true} {
 		p := testPool()
 		p.NodeStartupTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: timeout}}
-		got := ValidateLimits(p)
-		if (got == "") != valid || !valid && !strings.HasSuffix(got, "nodeStartupTimeout is "+timeout.String()+": it must be at least 30s, or 0s for never") {
+		got, want := ValidateLimits(p), "nodeStartupTimeout is "+timeout.String()+": it must be at least 30s, or 0s for never"
+		if (got == "") != valid || !valid && !strings.HasSuffix(got, want) {
 			t.Errorf("%s: got %q", timeout, got)
 		}
 	}
