@@ -3,9 +3,6 @@ package crds
 import (
 	"testing"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -14,18 +11,7 @@ import (
 
 // TestEndpointOfBefore: an RKEControlPlane that has had a host without a port since before that was refused can be changed elsewhere.
 func TestEndpointOfBefore(t *testing.T) {
-	definition := definitions(t, Options{SkipCAPI: true})["rkecontrolplanes.rke.cattle.io"]
-	internal := &apiextensions.JSONSchemaProps{}
-	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Spec.Versions[0].Schema.OpenAPIV3Schema,
-		internal, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	structural, err := schema.NewStructural(internal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+	structural, rules := rulesOf(t, "rkecontrolplanes.rke.cattle.io")
 	object := func(version string, endpoint map[string]any) map[string]any {
 		return map[string]any{"apiVersion": "rke.cattle.io/v1", "kind": "RKEControlPlane",
 			"metadata": map[string]any{"name": "one", "namespace": "fleet"},

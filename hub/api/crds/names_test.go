@@ -10,13 +10,11 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// TestNamesOfRancher: new Clusters have no names that the hub does not manage, and those that Rancher has left with such a name can be
-// written, so that their finalizers can be removed.
-func TestNamesOfRancher(t *testing.T) {
-	definition := definitions(t, Options{SkipCAPI: true})["clusters.provisioning.cattle.io"]
-	internal := &apiextensions.JSONSchemaProps{}
-	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Spec.Versions[0].Schema.OpenAPIV3Schema,
-		internal, nil)
+// rulesOf returns the schema of the first version of a definition, and what evaluates its rules.
+func rulesOf(t *testing.T, definition string) (*schema.Structural, *cel.Validator) {
+	t.Helper()
+	internal, first := &apiextensions.JSONSchemaProps{}, definitions(t, Options{SkipCAPI: true})[definition].Spec.Versions[0]
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(first.Schema.OpenAPIV3Schema, internal, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +22,13 @@ func TestNamesOfRancher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+	return structural, cel.NewValidator(structural, true, celconfig.PerCallLimit)
+}
+
+// TestNamesOfRancher: new Clusters have no names that the hub does not manage, and those that Rancher has left with such a name can be
+// written, so that their finalizers can be removed.
+func TestNamesOfRancher(t *testing.T) {
+	structural, rules := rulesOf(t, "clusters.provisioning.cattle.io")
 	object := func(name string, finalizers ...any) map[string]any {
 		return map[string]any{"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
 			"metadata": map[string]any{"name": name, "namespace": "fleet", "finalizers": finalizers}}

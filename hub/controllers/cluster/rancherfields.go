@@ -14,6 +14,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // rancherManager is the manager of what Rancher has written.
@@ -27,12 +28,8 @@ func (r *Reconciler) takeSpec(ctx context.Context, cluster *provisioningv1.Clust
 	if err != nil || entries == nil {
 		return err
 	}
-	r.ssa.Forget(client.ObjectKeyFromObject(cluster)) // also where this fails: the next reconcile has to see the managed fields
-	taken := applied.DeepCopy()
-	taken.ManagedFields = entries
-	locked := client.MergeFromWithOptions(applied, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, taken, locked, fieldOwner); err != nil {
-		return fmt.Errorf("taking over the fields of RKEControlPlane %s: %w", client.ObjectKeyFromObject(applied), err)
+	if err := r.writeManagers(ctx, cluster, applied, entries); err != nil {
+		return err
 	}
 	desired, err := ControlPlane(cluster)
 	if err != nil {
@@ -93,14 +90,22 @@ func (r *Reconciler) takePool(ctx context.Context, cluster *provisioningv1.Clust
 	if err != nil || entries == nil {
 		return false, err
 	}
+	return true, r.writeManagers(ctx, cluster, applied, entries)
+}
+
+// writeManagers writes who owns the fields of an object of a Cluster, and has all objects applied again: also where it fails, since the
+// next reconcile has to see who owns them.
+func (r *Reconciler) writeManagers(
+	ctx context.Context, cluster *provisioningv1.Cluster, applied client.Object, entries []metav1.ManagedFieldsEntry,
+) error {
 	r.ssa.Forget(client.ObjectKeyFromObject(cluster))
-	taken := applied.DeepCopy()
-	taken.ManagedFields = entries
+	taken := applied.DeepCopyObject().(client.Object)
+	taken.SetManagedFields(entries)
 	locked := client.MergeFromWithOptions(applied, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, taken, locked, fieldOwner); err != nil {
-		return false, fmt.Errorf("taking over the fields of MachineDeployment %s: %w", client.ObjectKeyFromObject(applied), err)
+		return fmt.Errorf("taking over the fields of %s %s: %w", objects.KindOf(applied), client.ObjectKeyFromObject(applied), err)
 	}
-	return true, nil
+	return nil
 }
 
 // poolWithoutRancher returns managed fields in which Rancher owns nothing of the specification, and nothing that this controller owns too;

@@ -74,14 +74,19 @@ const bindAddress = "bind-address"
 // serverHost is the address at which the machine reaches its own server: that of bind-address, at which k3s has the Kubernetes API too, and
 // RKE2 only its supervisor. It is the loopback address where the server listens at all.
 func (b *builder) serverHost() string {
-	bind, err := netip.ParseAddr(b.args.text(bindAddress))
+	return b.listensAt(b.args.text(bindAddress))
+}
+
+// listensAt is the host in the URL of what is to listen at an address; the loopback address if that is none, or stands for all addresses.
+func (b *builder) listensAt(text string) string {
+	address, err := netip.ParseAddr(text)
 	switch {
-	case err != nil || bind.IsUnspecified():
+	case err != nil || address.IsUnspecified():
 		return b.loopback()
-	case bind.Is6():
-		return "[" + bind.String() + "]"
+	case address.Is6():
+		return "[" + address.String() + "]"
 	}
-	return bind.String()
+	return address.String()
 }
 
 // listensOn6 reports whether the components of the machine listen on ::1, and not on 127.0.0.1: the first range of the Services is one of

@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -46,14 +45,7 @@ func (b *builder) addKubeletProbe() {
 // at all.
 func (b *builder) hostOf(arg, option string) string {
 	own, _ := b.args.option(arg, option)
-	address, err := netip.ParseAddr(own)
-	switch {
-	case err != nil || address.IsUnspecified():
-		return b.loopback()
-	case address.Is6():
-		return "[" + own + "]"
-	}
-	return own
+	return b.listensAt(own)
 }
 
 // addCalicoProbe watches Calico on the machines where it really runs: it is the cluster's network plugin, its chart is not disabled, and
