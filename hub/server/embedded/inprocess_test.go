@@ -175,7 +175,7 @@ func TestInProcessWrites(t *testing.T) {
 			}
 		}
 		transport := &inProcess{handler: http.HandlerFunc(handler), running: running, caller: &user.DefaultInfo{Name: adminName},
-			writes: &writeLimit{all: semaphore.NewWeighted(most), reports: semaphore.NewWeighted(1)}}
+			writes: &writeLimit{hub: semaphore.NewWeighted(most), reports: semaphore.NewWeighted(1)}}
 		request := func(ctx context.Context, method, path string) error {
 			r, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:6443"+path, strings.NewReader("body"))
 			if err != nil {

@@ -16,7 +16,8 @@ import (
 	answers "github.com/drover-dev/drover/hub/util/response"
 )
 
-// TestReportsAtOnce: agents that report all at once leave room for what the hub writes meanwhile, and get their turn in the end.
+// TestReportsAtOnce: agents that report all at once do not hold up what the hub writes meanwhile, nor the other way round, and get their
+// turn in the end.
 func TestReportsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := newWriteLimit(1)
@@ -24,7 +25,7 @@ func TestReportsAtOnce(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPut, "/api/v1/namespaces/a/secrets/b?fieldManager="+owner, nil)
 			return limit.enter(r.WithContext(ctx))
 		}
-		const reports = writesPerProcessor + 4
+		const reports = reportsPerProcessor + 4
 		entered := make(chan func(), reports)
 		for range reports {
 			go func() {
@@ -39,11 +40,20 @@ func TestReportsAtOnce(t *testing.T) {
 		if len(entered) != reportsPerProcessor {
 			t.Errorf("%d reports are worked on, want %d", len(entered), reportsPerProcessor)
 		}
-		leave, err := enter(t.Context(), "drover-rkecontrolplane")
-		if err != nil {
-			t.Fatal(err)
+		hub := make(chan func(), 10*writesPerProcessor)
+		for range cap(hub) {
+			go func() {
+				leave, err := enter(t.Context(), "drover-rkecontrolplane")
+				if err != nil {
+					t.Error(err)
+				}
+				hub <- leave
+			}()
 		}
-		leave()
+		synctest.Wait()
+		if len(hub) != writesPerProcessor {
+			t.Errorf("%d of what the hub writes are worked on, want %d", len(hub), writesPerProcessor)
+		}
 		ended, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := enter(ended, string(fieldowner.Gateway)); err == nil {
@@ -52,7 +62,10 @@ func TestReportsAtOnce(t *testing.T) {
 		for range reports {
 			(<-entered)()
 		}
-		if !limit.all.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
+		for range cap(hub) {
+			(<-hub)()
+		}
+		if !limit.hub.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
 			t.Error("a turn was not given back")
 		}
 	})
@@ -79,11 +92,11 @@ func TestReportsThatWait(t *testing.T) {
 			}
 			return err
 		}
-		if !limit.all.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
+		if !limit.hub.TryAcquire(writesPerProcessor) || !limit.reports.TryAcquire(reportsPerProcessor) {
 			t.Fatal("there are no turns")
 		}
 		time.AfterFunc(2*reportPatience, func() {
-			limit.all.Release(writesPerProcessor)
+			limit.hub.Release(writesPerProcessor)
 			limit.reports.Release(reportsPerProcessor)
 		})
 		var refused *answers.Error
