@@ -53,7 +53,8 @@ type persistentCache struct {
 // newCache is a constructor for a manager's cache that runs until the lifetime ends.
 func (l *lifetime) newCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c, err := cache.New(config, opts)
-	return &persistentCache{secretMetadata{&labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}}, l}, err
+	indexed := &labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}
+	return &persistentCache{secretMetadata{typedObjects{indexed, opts.Scheme}}, l}, err
 }
 
 // listedBy are the labels by which controllers, also those of Cluster API, list the objects of a machine, a pool or a cluster; those that
