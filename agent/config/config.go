@@ -82,17 +82,19 @@ type Config struct {
 // Duration is a positive duration such as "90s" or "1h30m".
 type Duration time.Duration
 
-// UnmarshalJSON decodes the text form. A number is refused, since it has no unit.
+// invalidDuration is what anything else is decoded to, so that Validate names its key: an error of the decoder does not.
+const invalidDuration Duration = -1
+
+// UnmarshalJSON decodes the text form. A number is invalid, since it has no unit.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
+	*d = invalidDuration
 	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return fmt.Errorf("%s is not a duration such as \"90s\"", raw)
+	if json.Unmarshal(raw, &text) != nil {
+		return nil
 	}
-	value, err := time.ParseDuration(text)
-	if err != nil || value <= 0 {
-		return fmt.Errorf("%q is not a duration such as \"90s\"", text)
+	if value, err := time.ParseDuration(text); err == nil && value > 0 {
+		*d = Duration(value)
 	}
-	*d = Duration(value)
 	return nil
 }
 
@@ -194,6 +196,16 @@ func (c Config) Validate() error {
 	}
 	if c.LocalEnabled && c.LocalPlanDirectory == "" {
 		errs = append(errs, errors.New("localPlanDirectory: is required if localEnabled is true"))
+	}
+	for _, d := range []struct {
+		key   string
+		value Duration
+	}{
+		{"instructionTimeout", c.InstructionTimeout}, {"periodicTimeout", c.PeriodicTimeout}, {"upgradeTimeout", c.UpgradeTimeout},
+	} {
+		if d.value == invalidDuration {
+			errs = append(errs, fmt.Errorf("%s: must be a positive duration with its unit, such as \"90s\" or \"1h30m\"", d.key))
+		}
 	}
 	if _, err := ParseMetricsAddress(c.MetricsAddress); err != nil {
 		errs = append(errs, err)

@@ -57,8 +57,10 @@ func TestLoad(t *testing.T) {
 		"root":            {name: "c.yaml", text: "workDirectory: /usr/", err: `workDirectory: must not be a top-level directory, got "/usr/"`},
 		"metrics for all": {name: "c.yaml", text: "metricsAddress: 0.0.0.0:9099",
 			err: `metricsAddress: "0.0.0.0:9099" must be a loopback address`},
-		"number as time": {name: "c.yaml", text: "periodicTimeout: 3", err: `3 is not a duration such as "90s"`},
-		"negative time":  {name: "c.yaml", text: "periodicTimeout: -3s", err: `"-3s" is not a duration such as "90s"`},
+		"number as time": {name: "c.yaml", text: "periodicTimeout: 3",
+			err: `periodicTimeout: must be a positive duration with its unit, such as "90s" or "1h30m"`},
+		"negative time": {name: "c.yaml", text: "instructionTimeout: -3s", err: "instructionTimeout: must be a positive duration"},
+		"no unit":       {name: "c.json", text: `{"upgradeTimeout": "10"}`, err: "upgradeTimeout: must be a positive duration"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
