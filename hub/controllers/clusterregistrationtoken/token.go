@@ -97,7 +97,7 @@ func lifetimes(spec managementv3.ClusterRegistrationTokenSpec) (ttl, grace time.
 	ttl = max(ttl, minTTL)
 	grace = time.Duration(ptr.Deref(spec.GracePeriod, 0)) * time.Minute
 	if grace < minGracePeriod || grace >= ttl {
-		grace = ttl * 8 / 10
+		grace = ttl / 10 * 8 // in this order, a hundred years are not too many
 	}
 	return ttl, grace
 }

@@ -46,12 +46,15 @@ type ClusterRegistrationTokenSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName"`
-	// TTL is in minutes how long a token is good before a new one takes its place: at least 30; unset or 0 means for ever.
+	// TTL is in minutes how long a token is good before a new one takes its place: at least 30, at most 52560000, which is a hundred
+	// years; unset or 0 means for ever.
 	// +optional
+	// +kubebuilder:validation:Maximum=52560000
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 30",message="spec.ttl must be 0 or at least 30 minutes"
 	TTL *int64 `json:"ttl,omitempty"`
 	// GracePeriod is in minutes how long the token before is still good: at least 10; unset means 80 % of TTL.
 	// +optional
+	// +kubebuilder:validation:Maximum=52560000
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="spec.gracePeriod must be 0 or at least 10 minutes"
 	GracePeriod *int64 `json:"gracePeriod,omitempty"`
 	// Purpose says who may use it: Machines that join the cluster, or Agents that connect its Kubernetes API. Whoever has a token for agents
