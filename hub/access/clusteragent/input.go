@@ -60,8 +60,8 @@ type Input struct {
 	ControlPlaneTaints []corev1.Taint
 	// Replicas is 1 or 2.
 	Replicas int32
-	// AllowMasters lets the hub's controllers do everything in the cluster through the agent. It is for clusters whose authority the hub has,
-	// and could sign itself such a certificate with anyway.
+	// AllowMasters lets the hub's controllers and administrators do everything in the cluster through the agent. It is for clusters whose
+	// machines get their plans from the hub: it runs programs as root on their servers, and could do everything there anyway.
 	AllowMasters bool
 	// AuthEndpoint is set where users may reach the cluster's API directly with tokens of the hub.
 	AuthEndpoint *AuthEndpoint

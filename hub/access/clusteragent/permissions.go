@@ -61,16 +61,25 @@ func permissions(in Input) []runtime.Object {
 			Subjects: []rbacv1.Subject{agent()},
 		},
 	}
-	if in.AllowMasters {
-		return objects
-	}
 	return append(objects,
-		clusterRole(ControllersGroup,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
-			rbacv1.PolicyRule{NonResourceURLs: []string{"/version", "/version/", "/healthz", "/livez", "/readyz"}, Verbs: []string{"get"}},
-		),
+		clusterRole(ControllersGroup, controllerRules(in)...),
 		clusterRoleBinding(ControllersGroup, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ControllersGroup}),
 	)
+}
+
+// controllerRules are what the hub's controllers may do where the hub does not have the cluster's authority. In a cluster that it manages
+// nevertheless, it and Cluster API label, drain and delete Nodes, evict Pods, and read snapshots.
+func controllerRules(in Input) []rbacv1.PolicyRule {
+	if in.AllowMasters {
+		return []rbacv1.PolicyRule{
+			{APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{rbacv1.VerbAll}},
+			{NonResourceURLs: []string{rbacv1.NonResourceAll}, Verbs: []string{rbacv1.VerbAll}},
+		}
+	}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
+		{NonResourceURLs: []string{"/version", "/version/", "/healthz", "/livez", "/readyz"}, Verbs: []string{"get"}},
+	}
 }
 
 func agent() rbacv1.Subject {

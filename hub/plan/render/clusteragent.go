@@ -47,7 +47,7 @@ func (b *builder) addClusterAgent() {
 		ServerURL: settings.ServerURL, CACerts: settings.CACerts, Cluster: b.Cluster.ManagementName, Token: agent.Token,
 		Image: settings.AgentImage(),
 		Env:   b.Cluster.Spec.AgentEnvVars, Customization: b.Cluster.Spec.ClusterAgentDeploymentCustomization,
-		ControlPlaneTaints: agent.ControlPlaneTaints, Replicas: agent.Replicas, AllowMasters: !b.Cluster.CA.Client.Empty(),
+		ControlPlaneTaints: agent.ControlPlaneTaints, Replicas: agent.Replicas, AllowMasters: true,
 	}
 	if b.authEndpoint {
 		in.AuthEndpoint = &clusteragent.AuthEndpoint{Host: b.loopback(), PublicKeys: agent.PublicKeys}

@@ -47,6 +47,30 @@ func TestAgentRestartsNobody(t *testing.T) {
 	}
 }
 
+// TestAgentOfAdoptedCluster: in a cluster whose certificate authorities the hub does not have, its controllers may drain and delete Nodes,
+// and requests of its administrators are not refused, as in all others that it manages.
+func TestAgentOfAdoptedCluster(t *testing.T) {
+	in := machineOf(t, k3s, "a", "ecwi")
+	in.Cluster.Settings = settings.Settings{ServerURL: "https://hub.example", CACerts: []byte("ca\n")}
+	in.Cluster.Agent = &Agent{Token: "id.one", Replicas: 1}
+	manifest := func() string {
+		t.Helper()
+		plan, problems := Plan(in)
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return fileOf(t, plan, "/var/lib/rancher/k3s/"+AgentManifest)
+	}
+	made := manifest()
+	if !strings.Contains(made, "- --allow-group\n") || !strings.Contains(made, "name: drover:controllers\n") {
+		t.Errorf("the manifest is\n%s", made)
+	}
+	in.Cluster.CA = CA{}
+	if diff := cmp.Diff(made, manifest()); diff != "" {
+		t.Errorf("without the authorities (-want +got):\n%s", diff)
+	}
+}
+
 func TestNodeTaints(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
