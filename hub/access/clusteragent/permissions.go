@@ -43,7 +43,9 @@ func permissions(in Input) []runtime.Object {
 	objects := []runtime.Object{
 		clusterRole(Deployment,
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users", "groups", "serviceaccounts"}, Verbs: []string{"impersonate"}},
-			rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"uids", "userextras/*"},
+			// UIDs and extra fields are all that can be impersonated in this group. Each extra field is a subresource of userextras, and RBAC has
+			// no pattern for all subresources of one resource: "userextras/*" matches none of them.
+			rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{rbacv1.ResourceAll},
 				Verbs: []string{"impersonate"}},
 		),
 		clusterRoleBinding(Deployment, agent()),

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -52,6 +54,7 @@ func TestImport(t *testing.T) {
 		t.Fatalf("the manifest is %d %s", code, manifest)
 	}
 	applyDownstream(t, manifest)
+	checkImpersonation(t)
 
 	own := env.RegisterAgent(t, token, "imported-agent-0123456789")
 	agent := env.ConnectAgent(t, own, agentRights(t))
@@ -165,6 +168,25 @@ func applyDownstream(t *testing.T, manifest string) {
 	if len(left) != 1 || !left["Deployment"] {
 		t.Errorf("the downstream API does not know %v", left)
 	}
+}
+
+// checkImpersonation checks that the agent may impersonate a user with extra fields, as those of EKS, GKE and OpenShift are.
+func checkImpersonation(t *testing.T) {
+	t.Helper()
+	config := agentRights(t)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "ann", UID: "7", Groups: []string{"devs"},
+		Extra: map[string][]string{"arn": {"arn:aws:iam::1:user/ann"}, "scopes.example.com/x": {"a", "b"}}}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Until(t, "the agent to act for a user with extra fields", func() error {
+		who, err := whoAmI(t, clientset)
+		if err == nil && (who.Username != "ann" || who.UID != "7" || len(who.Extra["arn"]) != 1 || len(who.Extra["scopes.example.com/x"]) != 2) {
+			err = fmt.Errorf("it acts as %+v", who)
+		}
+		return err
+	})
 }
 
 // checkNoWrites checks that nothing is written while nothing changes, once the controllers have written what they owed.
