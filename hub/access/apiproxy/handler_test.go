@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -167,6 +169,30 @@ func TestAdministrator(t *testing.T) {
 		s := w.send(w.request("GET", "/k8s/clusters/"+cluster+"/api", "admin")).echoed(t)
 		if s.Header.Get("Impersonate-User") != "admin" || !cmp.Equal(s.Header["Impersonate-Group"], []string{group}) {
 			t.Errorf("%s sees %v", cluster, s.Header)
+		}
+	}
+}
+
+// TestSpacesInNames checks that nobody is somebody else in a cluster because a header loses the spaces at both ends of its value.
+func TestSpacesInNames(t *testing.T) {
+	path := "/k8s/clusters/" + connectedCluster + "/api"
+	as := func(name string) func(*Options) {
+		return func(opts *Options) {
+			opts.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+				return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: []string{"ops", " system:masters", "devs\t"}}}, true, nil
+			})
+		}
+	}
+	w := newEnv(t, http.HandlerFunc(echoRequest), as("jane"))
+	if s := w.send(w.request("GET", path, "any")).echoed(t); !cmp.Equal(s.Header["Impersonate-Group"], []string{"ops"}) {
+		t.Errorf("the cluster sees %v", s.Header)
+	}
+	for _, name := range []string{" system:drover:hub", "jane "} {
+		w := newEnv(t, http.HandlerFunc(echoRequest), as(name))
+		w.allow(name + " get clusters/awake")
+		if got := w.send(w.request("GET", path, "any")); got.StatusCode != http.StatusForbidden ||
+			!strings.Contains(got.status.Message, "begins or ends with a space") {
+			t.Errorf("%q: %s %s", name, got.Status, got.body)
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -34,7 +36,14 @@ func (h *Handler) impersonate(next http.Handler) http.Handler {
 			if u != c.user {
 				downstream = userauth.Impersonated
 			}
-			c.downstream = downstream(u, !c.imported)
+			seen := downstream(u, !c.imported)
+			if changesInHeader(seen.Name) || changesInHeader(seen.UID) {
+				writeError(w, r, statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
+					"the name or UID of user %q begins or ends with a space, and would be another one in the cluster", u.GetName()))
+				return
+			}
+			seen.Groups = slices.DeleteFunc(slices.Clone(seen.Groups), changesInHeader)
+			c.downstream = seen
 			if c.downstream.GetName() != u.GetName() || !slices.Equal(c.downstream.GetGroups(), u.GetGroups()) {
 				audit.LogImpersonatedUser(r.Context(), c.downstream, "")
 			}
@@ -42,6 +51,10 @@ func (h *Handler) impersonate(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// changesInHeader reports whether a name arrives at the cluster as another one: a header loses the spaces at both ends of its value. The
+// group " system:masters" would arrive as the administrators of the cluster.
+func changesInHeader(name string) bool { return strings.Trim(name, " \t\r\n") != name }
 
 // asPeer believes what another replica says of a request.
 func (h *Handler) asPeer(next http.Handler) http.Handler {
