@@ -26,6 +26,9 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
 )
 
+// requestsTime is how long requests of users to clusters may take when a hub stops whose requests no other replica takes.
+const requestsTime = 5 * time.Second
+
 // listener serves machines, agents, users and other replicas. The manager starts it when its caches are filled. It outlives the manager:
 // while it closes its connections one after the other, another replica is already the leader.
 type listener struct {
@@ -163,6 +166,12 @@ func (l *listener) drain(drainTime time.Duration) {
 	ctx, cancel := context.WithTimeout(l.lifetime, drainTime)
 	defer cancel()
 	l.gateway.Drain(drainTime)
+	if drainTime == 0 {
+		// All tunnels end at once, and with them what is asked of clusters.
+		requests, stop := context.WithTimeout(l.lifetime, requestsTime)
+		l.proxy.Drain(requests)
+		stop()
+	}
 	l.tunnels.Drain(ctx, drainTime)
 	l.gateway.WaitStreams(ctx)
 }

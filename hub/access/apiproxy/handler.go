@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -90,7 +91,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, badRequest("%v", err))
 		return
 	}
-	ctx, leave, ok := h.life.enter(r.Context())
+	ctx, leave, ok := h.life.enter(r.Context(), c.kind == ordinary)
 	if !ok {
 		writeError(w, r, unavailable("%v", errStopping))
 		return
@@ -112,6 +113,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// Drain refuses further requests with Retry-After, and returns when those have been answered that are neither watches nor logs nor another
+// protocol, or when ctx ends. It is for before the tunnels end: what a cluster has carried out would be answered with 502.
+func (h *Handler) Drain(ctx context.Context) { h.life.drain(ctx) }
 
 // Close ends all requests, those too that have become another protocol, and returns when that has been written down. It is for after the
 // server has stopped, and before the audit log does.

@@ -18,6 +18,9 @@ type lifetime struct {
 	mu   sync.Mutex
 	over bool
 	open sync.WaitGroup
+	// short is how many ordinary requests are under way. idle is closed when there is none any more, and nil unless drain waits.
+	short int
+	idle  chan struct{}
 }
 
 func newLifetime() *lifetime {
@@ -26,22 +29,56 @@ func newLifetime() *lifetime {
 	return l
 }
 
-// enter returns a context that ends with the request's own or when close is called, and what to call after the request; false after close.
-func (l *lifetime) enter(parent context.Context) (context.Context, func(), bool) {
+// enter returns a context that ends with the request's own or when close is called, and what to call after the request; false after drain
+// and close. short is set for ordinary requests.
+func (l *lifetime) enter(parent context.Context, short bool) (context.Context, func(), bool) {
 	l.mu.Lock()
 	if l.over {
 		l.mu.Unlock()
 		return nil, nil, false
 	}
 	l.open.Add(1)
+	if short {
+		l.short++
+	}
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(l.ctx, func() { cancel(errStopping) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
+		if short {
+			l.leave()
+		}
 		l.open.Done()
 	}, true
+}
+
+// leave counts an ordinary request out.
+func (l *lifetime) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.short--; l.short == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// drain begins no more requests, and returns when the ordinary ones have ended, or ctx has.
+func (l *lifetime) drain(ctx context.Context) {
+	idle := make(chan struct{})
+	l.mu.Lock()
+	l.over = true
+	if l.short == 0 {
+		close(idle)
+	} else {
+		l.idle = idle
+	}
+	l.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
 }
 
 // close ends everything and waits until it has ended.

@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,6 +51,58 @@ func TestLimits(t *testing.T) {
 	if got := w.send(w.request("GET", path+"/api", "is-jane")); got.StatusCode != 200 {
 		t.Errorf("afterwards: %s %s", got.Status, got.body)
 	}
+}
+
+// TestDrain checks that a request under way is answered before the tunnels end, while further ones are refused and watches are not waited
+// for.
+func TestDrain(t *testing.T) {
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	w := newEnv(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		if r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+			return
+		}
+		<-release
+	}))
+	path := "/k8s/clusters/" + connectedCluster
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		if response, err := w.client(true).Do(w.request("GET", path+"/api/v1/pods?watch=1", "is-jane").WithContext(watching)); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-arrived
+	answered := make(chan int, 1)
+	go func() {
+		answered <- w.send(w.request("POST", path+"/api/v1/namespaces/a/configmaps", "is-jane")).StatusCode
+	}()
+	<-arrived
+
+	short, end := context.WithCancel(t.Context())
+	end()
+	w.handler.Drain(short) // does not wait for longer than it may
+	got := w.send(w.request("GET", path+"/api", "is-jane"))
+	if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" ||
+		!strings.Contains(got.status.Message, "stopping") {
+		t.Errorf("while it drains: %s %s", got.Status, got.body)
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		w.handler.Drain(t.Context())
+	}()
+	select {
+	case <-drained:
+		t.Error("a request under way is not waited for")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	if code := <-answered; code != http.StatusOK {
+		t.Errorf("the request under way got %d", code)
+	}
+	<-drained
 }
 
 // TestUpgradeLimit checks the response to an exec that exceeds the limit.
