@@ -145,11 +145,17 @@ func addContext(config *clientcmdapi.Config, name, server string, authorities []
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: config.CurrentContext}
 }
 
-// serverCA is the certificate of the authority that the cluster's servers are known by.
+// serverCA is the certificate of the authority that the cluster's servers are known by. Its Secret has the private key as well, so that the
+// right to read it is not one for every user.
 func serverCA(ctx context.Context, c client.Reader, key client.ObjectKey) ([]byte, error) {
 	name := client.ObjectKey{Namespace: key.Namespace, Name: secret.Name(key.Name, secret.ClusterCA)}
 	found := &corev1.Secret{}
-	if err := c.Get(ctx, name, found); err != nil {
+	err := c.Get(ctx, name, found)
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("reading the cluster's authority in Secret %s, which holds its private key, too: %w; the right is not needed "+
+			"with fqdn and caCerts in spec.localClusterAuthEndpoint of the Cluster", name, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's authority in Secret %s: %w", name, err)
 	}
 	if len(found.Data[secret.TLSCrtDataName]) == 0 {

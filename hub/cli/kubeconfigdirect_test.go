@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,6 +70,20 @@ func TestManagementNameOfNoCluster(t *testing.T) {
 	}).Build()
 	_, err := managementName(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "dmeo"})
 	if err == nil || !strings.Contains(err.Error(), "there is no Cluster ns/dmeo of provisioning.cattle.io") || apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAuthorityWithoutRights: who may not read the Secret of the authority is not sent for a right that gives away its private key, without
+// hearing of the other way.
+func TestAuthorityWithoutRights(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "demo-ca", nil)
+		},
+	}).Build()
+	_, err := serverCA(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "demo"})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "private key") || !strings.Contains(err.Error(), "caCerts") {
 		t.Errorf("got %v", err)
 	}
 }
