@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -112,19 +113,31 @@ func (s *Store) Stage(ctx context.Context, image, dir string, onProgress func(do
 	if err != nil {
 		return err
 	}
-	defer s.cache.collect(false)
-	defer p.close()
-	if err := p.stage(ctx, dir); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if notFound != "" {
-			return fmt.Errorf("%w; %s", err, notFound)
-		}
-		return err
+	err = p.stage(ctx, dir)
+	s.release(p, dir, err)
+	switch {
+	case err == nil:
+		progress.finish()
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case notFound != "":
+		return fmt.Errorf("%w; %s", err, notFound)
 	}
-	progress.finish()
-	return nil
+	return err
+}
+
+// release ends a pull and removes what is not to be kept. One that has failed with err on a full disk leaves nothing there: the agent's
+// journal, etcd and the kubelet may be on the same disk, and a download costs time only.
+func (s *Store) release(p *pull, dir string, err error) {
+	p.close()
+	full := errors.Is(err, syscall.ENOSPC)
+	if full {
+		if err := s.emptyDirectory(dir); err != nil {
+			s.Log.Warn("Removing a partly unpacked image failed", "directory", dir, "error", err)
+		}
+	}
+	s.cache.collect(full)
 }
 
 // registries reads the first registries.yaml that exists.
