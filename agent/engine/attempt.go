@@ -73,6 +73,8 @@ type attempt struct {
 	err  error
 	// wait is how long to wait before the next attempt because of the interlock.
 	wait time.Duration
+	// failedWith is why an attempt that has begun has failed; nil if it was canceled or will go on.
+	failedWith error
 	// hasGate is set while the attempt has the gate.
 	hasGate bool
 }
@@ -294,6 +296,7 @@ func (a *attempt) end(ctx context.Context, fail *failure) {
 	case ctx.Err() != nil:
 		end = canceled(errors.Is(fail.err, run.ErrStillRunning))
 	default:
+		a.failedWith = fail.err
 		end.Final, end.Message, end.Summary = fail.final, fail.err.Error(), withoutOutput(fail.err)
 		if a.mustRollBack(fail) {
 			end.RolledBack, end.Message, end.Summary = a.rollBack(end)
@@ -337,6 +340,7 @@ func (a *attempt) close() {
 	}
 	r := e.journal.Record()
 	if !r.Unfinished() {
+		e.makeSpace(a.failedWith)
 		if err := e.journal.Flush(); err != nil {
 			// A restart would go on with the attempt, by what is in the work folder.
 			e.Log.Error("Writing the journal failed, the work folder and the backups are kept", "error", err)

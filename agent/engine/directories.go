@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine/journal"
@@ -52,6 +53,14 @@ func (e *Engine) cleanWorkDirectory(keep string) error {
 		}
 	}
 	return nil
+}
+
+// makeSpace removes the folders that are kept for people if err says that the disk is full: an attempt that cannot be journaled, and a plan
+// whose acceptance cannot be stored, never come to where they are removed otherwise.
+func (e *Engine) makeSpace(err error) {
+	if errors.Is(err, syscall.ENOSPC) && !e.journal.Record().Unfinished() {
+		e.warn("Cleaning the work directory failed", e.cleanWorkDirectory(""))
+	}
 }
 
 // removeWorkFolder removes the folder of an attempt that has succeeded. After a failure it stays for people, until the next attempt.

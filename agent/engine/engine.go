@@ -146,6 +146,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	d := e.decide()
 	if err := e.refusal(d); err != nil {
 		e.runCleanup()
+		e.makeSpace(err)
 		e.reportNotStored(d, err)
 		e.status.setPhase(e.current, PhaseRefusing, err.Error())
 		return refusalRetry

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -97,6 +98,47 @@ func TestRemainsOfAFullDisk(t *testing.T) {
 					t.Errorf("the work directory has %v, %v", names, err)
 				}
 				w.stop()
+			})
+		})
+	}
+}
+
+// TestFailedAttemptHasFilledTheDisk: what a failed attempt has left in the work directory, for people, fills the disk. It is removed when
+// the journal cannot be written for the next attempt, or that the plan was accepted cannot be stored, and the plan is applied.
+func TestFailedAttemptHasFilledTheDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		verify bool
+		want   string
+	}{"journal": {false, "fill a@3"}, "accepted plan": {true, "fill a@2"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var full, ran atomic.Bool
+				w.host.Program("fill", func(context.Context, run.Command) (run.Result, error) {
+					if ran.Swap(true) {
+						return run.Result{}, nil
+					}
+					full.Store(true)
+					return run.Result{ExitCode: 1}, nil
+				})
+				w.host.FailWith(func(operation, path string) error {
+					if operation == "remove" && filepath.Dir(path) == w.options.WorkDirectory {
+						full.Store(false)
+					}
+					return map[bool]error{true: syscall.ENOSPC}[full.Load() && strings.HasSuffix(path, "/"+journal.FileName)]
+				})
+				if test.verify {
+					w.options.Verify = func(source.Snapshot) error {
+						return map[bool]error{true: fmt.Errorf("%w: %w", source.ErrNotStored, syscall.ENOSPC)}[full.Load()]
+					}
+				}
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("a", "fill", false)}}, 3)
+				w.start()
+				w.waitAMinute()
+				w.waitAMinute()
+				w.stop()
+				w.checkRan("fill a@1", test.want)
+				w.checkState(plans.StateSucceeded)
 			})
 		})
 	}
