@@ -45,7 +45,8 @@ func (r *runner) periodic(
 		}
 		last = periodicOutput(p, last, result, err, started)
 		if last.Failures > 0 {
-			r.engine.Log.Warn("Periodic instruction failed", "instruction", p.Name, "exitCode", last.ExitCode, "failures", last.Failures)
+			r.engine.Log.Warn("Periodic instruction failed", "instruction", p.Name, "exitCode", last.ExitCode, "failures", last.Failures,
+				"error", r.periodicError(p, index, result, err))
 		}
 		r.recordPeriodic(last)
 		tried()
@@ -66,6 +67,15 @@ func (r *runner) runPeriodic(ctx context.Context, p plans.PeriodicInstruction, i
 		e.warn("Removing the work folder failed", e.Host.RemoveAll(dir))
 	}
 	return result, err
+}
+
+// periodicError is why a run has failed, without the output of its program.
+func (r *runner) periodicError(p plans.PeriodicInstruction, index int, result run.Result, err error) string {
+	if err == nil {
+		name := displayName(p.CommonInstruction, "periodicInstructions", index)
+		err = resultError(name, result, timeoutOf(p.CommonInstruction, r.engine.PeriodicTimeout))
+	}
+	return withoutOutput(err)
 }
 
 // showPeriodic records the state of a periodic instruction for State; a zero next means that it runs, ran that a run has just ended.
