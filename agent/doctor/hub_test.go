@@ -252,16 +252,6 @@ func readFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-func TestRegistries(t *testing.T) {
-	m := Machine{images: []string{"rancher/system-agent-installer-k3s:v1", "registry.example.com:5000/a@sha256:" + strings.Repeat("0", 64),
-		"bad image"},
-		Root: tree(t, map[string]string{"etc/rancher/k3s/registries.yaml": "mirrors:\n  docker.io:\n" +
-			"    endpoint: [https://mirror.example.com/v2]\n"})}
-	if got := strings.Join(m.registries(), " "); got != "index.docker.io mirror.example.com registry.example.com:5000" {
-		t.Errorf("got %s", got)
-	}
-}
-
 // A listener of this process is found in /proc.
 func TestPorts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -3,14 +3,15 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/drover-dev/drover/agent/image"
@@ -110,27 +111,60 @@ func RedactURL(text string) string {
 // checkDNS resolves the names of the hub and of the registries of the current plans.
 func checkDNS(ctx context.Context, m Machine) []Result {
 	var results []Result
-	resolved := map[string]bool{}
+	index := map[string]int{} // of results, by host; addresses have none
 	resolve := func(purpose string, u *url.URL) {
-		host := strings.ToLower(u.Hostname())
-		if host == "" || resolved[host] {
+		host := u.Hostname()
+		if _, resolved := index[host]; resolved || host == "" {
 			return
 		}
-		resolved[host] = true
 		if _, err := netip.ParseAddr(host); err != nil {
+			index[host] = len(results)
 			results = append(results, m.resolve(ctx, purpose, u))
 		}
 	}
 	if h, _ := m.hub(); h != nil {
 		resolve("hub", h.url)
 	}
-	for _, host := range m.registries() {
-		resolve("registry", &url.URL{Scheme: "https", Host: host})
+	ofHub, images := len(results), m.registries()
+	for _, hosts := range images {
+		for _, host := range hosts {
+			resolve("registry", registryURL(host))
+		}
 	}
 	if len(results) == 0 {
 		return []Result{skipped("DNS", "no names to resolve")}
 	}
+	needed := m.neededRegistries(images, func(host string) bool {
+		i, isName := index[host]
+		return !isName || results[i].Verdict != Problem
+	})
+	for host, i := range index {
+		if i >= ofHub && results[i].Verdict == Problem && !needed[host] {
+			results[i].Verdict = Warning
+			results[i].Advice = "nothing, if images come from archives or from other endpoints in registries.yaml"
+		}
+	}
 	return results
+}
+
+func registryURL(host string) *url.URL { return &url.URL{Scheme: "https", Host: host} }
+
+// neededRegistries returns the hosts, without ports, of images that cannot be had without them: no other host is usable, and there are no
+// archives.
+func (m Machine) neededRegistries(images [][]string, usable func(host string) bool) map[string]bool {
+	needed := map[string]bool{}
+	if m.hasArchives() {
+		return needed
+	}
+	for _, hosts := range images {
+		if slices.ContainsFunc(hosts, func(host string) bool { return usable(registryURL(host).Hostname()) }) {
+			continue
+		}
+		for _, host := range hosts {
+			needed[registryURL(host).Hostname()] = true
+		}
+	}
+	return needed
 }
 
 func (m Machine) resolve(ctx context.Context, purpose string, u *url.URL) Result {
@@ -146,36 +180,41 @@ func (m Machine) resolve(ctx context.Context, purpose string, u *url.URL) Result
 	return problem(name, message, "check /etc/resolv.conf and the name server")
 }
 
-// registries lists the hosts from which the images of the current plans are pulled: their registries and the mirrors of those. The first
+// registries lists, for each image of the current plans, the hosts that it may be pulled from: mirrors, then its registry. The first
 // registries.yaml that exists counts.
-func (m Machine) registries() []string {
-	mirrors := map[string]image.Mirror{}
+func (m Machine) registries() [][]string {
+	var configured image.Registries
 	for _, path := range m.Config.RegistriesFiles() {
 		raw, err := os.ReadFile(m.path(path))
 		if path == "" || err != nil {
 			continue
 		}
 		if r, err := image.DecodeRegistries(raw); err == nil {
-			mirrors = r.Mirrors
+			configured = r
 		}
 		break
 	}
-	var hosts []string
+	var all [][]string
 	for _, text := range m.images {
-		ref, err := name.ParseReference(text)
-		if err != nil {
-			continue
+		if hosts, err := configured.Hosts(text); err == nil {
+			all = append(all, hosts)
 		}
-		registry := ref.Context().RegistryStr()
-		for _, key := range []string{registry, map[string]string{"index.docker.io": "docker.io"}[registry], "*"} {
-			for _, endpoint := range mirrors[key].Endpoints {
-				if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
-					hosts = append(hosts, u.Host)
-				}
-			}
-		}
-		hosts = append(hosts, registry)
 	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
+	return all
+}
+
+// hasArchives reports whether there are image archives, which are searched before any registry.
+func (m Machine) hasArchives() bool {
+	found := false
+	if m.Config.ImagesDirectory == "" {
+		return false
+	}
+	_ = filepath.WalkDir(m.path(m.Config.ImagesDirectory), func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && image.IsArchive(entry.Name()) {
+			found = true
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
 }

@@ -98,7 +98,7 @@ func (a *archiveSearch) run(root string) error {
 				return fs.SkipDir
 			}
 			return nil
-		case !entry.IsDir() && !isArchive(entry.Name()) && (path != root || entry.Type() != fs.ModeSymlink):
+		case !entry.IsDir() && !IsArchive(entry.Name()) && (path != root || entry.Type() != fs.ModeSymlink):
 			return nil
 		}
 		info, err := a.store.Host.Lstat(path)
@@ -123,7 +123,8 @@ func (a *archiveSearch) skip(path string, reason error) {
 	a.skipped = append(a.skipped, fmt.Sprintf("%s: %v", path, reason))
 }
 
-func isArchive(name string) bool {
+// IsArchive reports whether a file is taken for an image archive because of its name.
+func IsArchive(name string) bool {
 	lower := strings.ToLower(name)
 	return slices.ContainsFunc(archiveSuffixes, func(suffix string) bool { return strings.HasSuffix(lower, suffix) })
 }

@@ -145,6 +145,20 @@ func (r Registries) endpoints(repo name.Repository) []endpoint {
 	return list
 }
 
+// Hosts returns the hosts, with their ports, that an image may be pulled from, in the order in which they are asked. The last one is that
+// of its registry.
+func (r Registries) Hosts(image string) ([]string, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for _, e := range r.endpoints(ref.Context()) {
+		hosts = append(hosts, e.url.Host)
+	}
+	return hosts, nil
+}
+
 // rewrite applies the first pattern, in the order of their text, that changes the repository into another valid one.
 func (m Mirror) rewrite(repository string) string {
 	for _, pattern := range slices.Sorted(maps.Keys(m.Rewrites)) {
