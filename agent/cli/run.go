@@ -85,8 +85,9 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	defer endReload()
 	machine := host.Local{}
 	service := newService(systemd.Notify, systemd.WatchdogInterval(), log)
+	images := newImageStore(cfg, machine, log)
 	options := engine.Options{
-		Gate: semaphore.NewWeighted(1), Host: machine, Log: log, Images: newImageStore(cfg, machine, log), Environment: os.Environ(),
+		Gate: semaphore.NewWeighted(1), Host: machine, Log: log, Images: images, Environment: os.Environ(),
 		WorkDirectory: cfg.WorkDirectory, StateDirectory: cfg.StateDirectory, PreserveWorkDirectory: cfg.PreserveWorkDirectory,
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
@@ -108,6 +109,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	servers.Go(func() { serveControl(ctx, cfg, path, service, log) })
 	log.Info("Agent started", "version", Version, "config", path)
 	servers.Go(func() { removeOldCache(cfg, machine, log) })
+	servers.Go(func() { images.Run(ctx) })
 	servers.Go(func() {
 		if awaitReload(ctx, reload, options.Gate, log) {
 			replace()

@@ -1,12 +1,14 @@
 package image
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,6 +86,35 @@ func TestCollect(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCollectWithoutStaging: an incomplete download and an image are removed when they are too old, also if no other image is ever staged.
+func TestCollectWithoutStaging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := cacheIndex{Images: []cachedImage{{Image: "a", Manifest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("1", 64)},
+			Files: []string{"1"}, Used: time.Now()}}}
+		s := cached(t, defaultRetention, index, "1", "2.part")
+		if err := os.Chtimes(s.cache.path("2.part"), time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx)
+		for _, step := range []struct {
+			after time.Duration
+			want  []string
+		}{
+			{maxPartAge - time.Minute, []string{"1", "2.part"}},
+			{2 * collectInterval, []string{"1"}},
+			{defaultRetention.age, []string{}},
+		} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			if got := files(t, s); !slices.Equal(got, step.want) {
+				t.Errorf("%s later the cache has %v, want %v", step.after, got, step.want)
+			}
+		}
+	})
 }
 
 // TestClockWasAhead has images whose last use was noted while the clock was years ahead. They do not displace the one that is used now.

@@ -27,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 const (
@@ -40,6 +41,8 @@ const (
 	// baseDelay is the delay before the second round of requests; maxDelay bounds the later ones.
 	baseDelay = time.Second
 	maxDelay  = 30 * time.Second
+	// collectInterval is how often the cache is collected while no image is staged.
+	collectInterval = time.Hour
 )
 
 // Options of a Store. Host, Log and CacheDirectory are required.
@@ -138,6 +141,14 @@ func (s *Store) release(p *pull, dir string, err error) {
 		}
 	}
 	s.cache.collect(full)
+}
+
+// Run removes what has become too old from the cache until ctx is done. Stage does so, too, but most machines need no image for months. It
+// does not begin at once: another agent may use the cache, in which case this one will not run for long.
+func (s *Store) Run(ctx context.Context) {
+	for retry.Sleep(ctx, collectInterval) == nil {
+		s.cache.collect(false)
+	}
 }
 
 // registries reads the first registries.yaml that exists.
