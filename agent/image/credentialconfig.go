@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	kubelet "k8s.io/kubelet/config/v1"
 	"sigs.k8s.io/yaml"
@@ -37,6 +38,9 @@ func isVersionOf(group, apiVersion string) bool {
 func decodeProviders(raw []byte) ([]provider, error) {
 	var c kubelet.CredentialProviderConfig
 	if err := yaml.Unmarshal(raw, &c); err != nil {
+		if durations := durationErrors(raw); durations != nil {
+			return nil, durations
+		}
 		return nil, fmt.Errorf("decoding: %w", err)
 	}
 	var errs []error
@@ -84,6 +88,27 @@ func decodeProviders(raw []byte) ([]provider, error) {
 		}
 	}
 	return c.Providers, errors.Join(errs...)
+}
+
+// durationErrors returns an error for each defaultCacheDuration that is no duration, since that of the decoder names no field.
+func durationErrors(raw []byte) error {
+	var c struct {
+		Providers []struct {
+			DefaultCacheDuration any `json:"defaultCacheDuration"`
+		} `json:"providers"`
+	}
+	if yaml.Unmarshal(raw, &c) != nil {
+		return nil
+	}
+	var errs []error
+	for i, p := range c.Providers {
+		text, isText := p.DefaultCacheDuration.(string)
+		if _, err := time.ParseDuration(text); p.DefaultCacheDuration != nil && (!isText || err != nil) {
+			errs = append(errs, fmt.Errorf("providers[%d].defaultCacheDuration: must be a duration with its unit, such as 12h, got %v", i,
+				p.DefaultCacheDuration))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // readProviders reads the credential providers from a file or a directory of files; without one there are none.

@@ -26,6 +26,10 @@ func TestDecodeProviders(t *testing.T) {
 		"empty": {raw: " ", err: `apiVersion: must be kubelet.config.k8s.io/v1, got ""` + "\n" +
 			`kind: must be CredentialProviderConfig, got ""` + "\n" +
 			"providers: must not be empty; remove the file to use none"},
+		"no durations": {raw: "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: a\n" +
+			"  defaultCacheDuration: 1s\n- name: b\n  defaultCacheDuration: 1 day\n- name: c\n  defaultCacheDuration: 12\n",
+			err: "providers[1].defaultCacheDuration: must be a duration with its unit, such as 12h, got 1 day\n" +
+				"providers[2].defaultCacheDuration: must be a duration with its unit, such as 12h, got 12"},
 		"faults": {
 			raw: "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ../sh\n  apiVersion: v1\n  " +
 				"matchImages: ['a[', '']\n  env: [{name: 'A=B'}]\n" +
