@@ -54,9 +54,13 @@ func TestQuantityOfTheLastEtcd(t *testing.T) {
 			p.deployments["one-other"] = &clusterv1.MachineDeployment{}
 		}},
 		"another pool that cannot be created": {change: otherHasEtcd, stays: true},
-		"a custom machine":                    {machine: custom},
-		"the cluster was never started":       {change: func(p *poolScope) { p.started = false }},
-		"without machines":                    {change: func(p *poolScope) { p.deployment.Spec.Replicas = new(int32(0)) }},
+		"another pool that has no machines yet": {stays: true, change: func(p *poolScope) {
+			otherHasEtcd(p)
+			p.deployments["one-other"] = &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Replicas: new(int32(0))}}
+		}},
+		"a custom machine":              {machine: custom},
+		"the cluster was never started": {change: func(p *poolScope) { p.started = false }},
+		"without machines":              {change: func(p *poolScope) { p.deployment.Spec.Replicas = new(int32(0)) }},
 		"workers": {change: func(p *poolScope) {
 			p.spec.EtcdRole, p.deployment.Spec.Template.Labels = false, nil
 		}},

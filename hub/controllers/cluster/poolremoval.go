@@ -64,8 +64,8 @@ func (r *Reconciler) checkQuantity(ctx context.Context, p *poolScope) error {
 	return errPoolWaits
 }
 
-// isLastEtcd reports whether the data of a cluster that was started is on the machines of one pool only. Another pool counts once it has
-// its MachineDeployment: one whose machine template does not exist gets no machines.
+// isLastEtcd reports whether the data of a cluster that was started is on the machines of one pool only. Another pool counts once its
+// MachineDeployment makes machines: one whose machine template does not exist gets none.
 func (r *Reconciler) isLastEtcd(ctx context.Context, p *poolScope) (bool, error) {
 	if !p.started || !p.spec.EtcdRole {
 		return false, nil
@@ -73,7 +73,7 @@ func (r *Reconciler) isLastEtcd(ctx context.Context, p *poolScope) (bool, error)
 	all := p.cluster.Spec.RKEConfig.MachinePools
 	for i := range all {
 		other := p.deployments[pool.Name(p.cluster.Name, all[i].Name)]
-		if all[i].Name != p.spec.Name && all[i].EtcdRole && pool.Quantity(&all[i]) > 0 && other != nil && other.DeletionTimestamp.IsZero() {
+		if all[i].Name != p.spec.Name && all[i].EtcdRole && pool.Quantity(&all[i]) > 0 && makesMachines(other) {
 			return false, nil
 		}
 	}
@@ -81,11 +81,18 @@ func (r *Reconciler) isLastEtcd(ctx context.Context, p *poolScope) (bool, error)
 	return !others && err == nil, err
 }
 
-// missingServers names a pool of servers that has no MachineDeployment yet, such as one whose machine template does not exist; empty for
-// none.
+// makesMachines reports whether there is a MachineDeployment that makes machines. One that is being deleted, since its pool was removed and
+// is in the spec again, does not: the pool gets another one only when its last machine is gone. Nor does one with 0 replicas, to which a
+// higher quantity was not written yet, as for a pool that is invalid.
+func makesMachines(md *clusterv1.MachineDeployment) bool {
+	return md != nil && md.DeletionTimestamp.IsZero() && ptr.Deref(md.Spec.Replicas, 1) > 0
+}
+
+// missingServers names a pool of servers whose MachineDeployment makes no machines, such as one whose machine template does not exist; empty
+// for none.
 func missingServers(pools []*poolScope) string {
 	for _, p := range pools {
-		if p.deployment == nil && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && pool.Quantity(p.spec) > 0 {
+		if !makesMachines(p.deployment) && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && pool.Quantity(p.spec) > 0 {
 			return p.spec.Name
 		}
 	}

@@ -50,16 +50,25 @@ func TestServersStay(t *testing.T) {
 	servers := func(p *provisioningv1.RKEMachinePool) { p.EtcdRole = true }
 	workers := func(p *provisioningv1.RKEMachinePool) { p.WorkerRole = true }
 	for name, tc := range map[string]struct {
-		// role of the pool that was removed; next has the other one in the spec, which cannot be created; nil for none.
+		// role of the pool that was removed; next has the other one in the spec, which is invalid; nil for none. made has the MachineDeployment
+		// that this has; nil for none.
 		role    string
 		next    func(*provisioningv1.RKEMachinePool)
+		made    func(*clusterv1.MachineDeployment)
 		machine *clusterv1.Machine
 		stopped bool
 		stays   bool
 		says    string
 	}{
-		"others cannot be created":      {role: rkev1.EtcdRoleLabel, next: servers, machine: custom, stays: true},
-		"nor a control plane":           {role: rkev1.ControlPlaneRoleLabel, next: servers, machine: custom, stays: true},
+		"others cannot be created": {role: rkev1.EtcdRoleLabel, next: servers, machine: custom, stays: true},
+		"nor a control plane":      {role: rkev1.ControlPlaneRoleLabel, next: servers, machine: custom, stays: true},
+		"others are there":         {role: rkev1.EtcdRoleLabel, next: servers, machine: pooled, made: func(*clusterv1.MachineDeployment) {}},
+		"others are being deleted": {role: rkev1.EtcdRoleLabel, next: servers, machine: pooled, stays: true,
+			made: func(md *clusterv1.MachineDeployment) {
+				md.DeletionTimestamp, md.Finalizers = new(metav1.Now()), []string{clusterv1.MachineDeploymentFinalizer}
+			}},
+		"others have no replicas yet": {role: rkev1.EtcdRoleLabel, next: servers, machine: pooled, stays: true,
+			made: func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = new(int32(0)) }},
 		"no others are wanted":          {role: rkev1.EtcdRoleLabel, next: workers, machine: pooled, stays: true, says: kept},
 		"no pool is left":               {role: rkev1.EtcdRoleLabel, machine: pooled, stays: true, says: kept},
 		"a machine has registered":      {role: rkev1.EtcdRoleLabel, machine: custom},
@@ -79,7 +88,14 @@ func TestServersStay(t *testing.T) {
 			Labels:          pool.Labels(cluster.Name, "old"),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cluster, provisioningv1.GroupVersion.WithKind("Cluster"))}}}
 		old.Spec.ClusterName, old.Spec.Template.Labels = cluster.Name, map[string]string{tc.role: "true"}
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(old, tc.machine.DeepCopy(), cluster.DeepCopy()).Build()
+		all := []client.Object{old, tc.machine.DeepCopy(), cluster.DeepCopy()}
+		if tc.made != nil {
+			md := old.DeepCopy()
+			md.Name, md.Labels = "one-new", pool.Labels(cluster.Name, "new")
+			tc.made(md)
+			all = append(all, md)
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
 		s := &scope{cluster: cluster, passedOn: true, capiCluster: &clusterv1.Cluster{}}
 		s.capiCluster.Status.Initialization.ControlPlaneInitialized = new(!tc.stopped)
 		if err := (&Reconciler{Client: c, Live: c}).reconcilePools(t.Context(), s); err != nil {

@@ -59,6 +59,10 @@ func progress(p *poolScope) string {
 	if p.deployment == nil {
 		return fmt.Sprintf("Pool %s: waiting for the MachineDeployment to be created", p.spec.Name)
 	}
+	if !p.deployment.DeletionTimestamp.IsZero() {
+		return fmt.Sprintf("Pool %s: waiting for MachineDeployment %s to be deleted; the pool gets another one then", p.spec.Name,
+			p.deployment.Name)
+	}
 	want, status := wantedMachines(p), p.deployment.Status
 	there, available, upToDate := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0), ptr.Deref(status.UpToDateReplicas, 0)
 	var parts []string
