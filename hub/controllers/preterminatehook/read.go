@@ -24,12 +24,14 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/clusternodes"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/limitedjson"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/redirect"
@@ -166,6 +168,9 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	state.inputs.OrphanedMembers = matched.OrphanedMembers()
 	if state.abandonedAt = abandonedAt(s.machines); !state.abandonedAt.IsZero() {
 		expected, err := etcdExpected(ctx, s.key, from)
+		if err == nil && !expected {
+			expected, err = poolExpected(ctx, s.cluster, from)
+		}
 		if err != nil {
 			return err
 		}
@@ -189,6 +194,22 @@ func etcdExpected(ctx context.Context, cluster client.ObjectKey, from client.Rea
 	}
 	return slices.ContainsFunc(list.Items, func(d clusterv1.MachineDeployment) bool {
 		return d.DeletionTimestamp.IsZero() && d.Spec.Template.Labels[rkev1.EtcdRoleLabel] == "true" && ptr.Deref(d.Spec.Replicas, 1) > 0
+	}), nil
+}
+
+// poolExpected reports whether a machine pool of the Cluster of provisioning.cattle.io asks for etcd machines. Its MachineDeployment may be
+// being deleted, by a user for instance: the pool gets another one when the machines of that are gone.
+func poolExpected(ctx context.Context, cluster *clusterv1.Cluster, from client.Reader) (bool, error) {
+	if cluster == nil || !ownership.OfProvisioningCluster(cluster, cluster.Name) {
+		return false, nil
+	}
+	owner := &provisioningv1.Cluster{}
+	found, err := objects.Get(ctx, from, client.ObjectKeyFromObject(cluster), owner)
+	if err != nil || !found || !owner.DeletionTimestamp.IsZero() || owner.Spec.RKEConfig == nil {
+		return false, err
+	}
+	return slices.ContainsFunc(owner.Spec.RKEConfig.MachinePools, func(p provisioningv1.RKEMachinePool) bool {
+		return p.EtcdRole && ptr.Deref(p.Quantity, 1) > 0
 	}), nil
 }
 

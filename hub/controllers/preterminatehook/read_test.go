@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -151,6 +152,40 @@ func TestAbandoned(t *testing.T) {
 		err := r.readState(t.Context(), s, c, func(context.Context, client.ObjectKey) ([]corev1.Node, error) { return nil, nil })
 		if err != nil || s.state.abandonedAt.IsZero() != tc.expected || s.requeueAfter > 0 != tc.expected {
 			t.Errorf("%s: abandoned at %s, again after %s, %v", name, s.state.abandonedAt, s.requeueAfter, err)
+		}
+	}
+}
+
+// TestAbandonedPool: nor is it abandoned while a pool asks for machines with etcd, whose MachineDeployment is being deleted or is gone.
+func TestAbandonedPool(t *testing.T) {
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme, provisioningv1.AddToScheme)
+	for name, tc := range map[string]struct {
+		change   func(*provisioningv1.Cluster)
+		expected bool
+	}{
+		"etcd":     {func(*provisioningv1.Cluster) {}, true},
+		"none":     {func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].Quantity = new(int32(0)) }, false},
+		"workers":  {func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].EtcdRole = false }, false},
+		"no pool":  {func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools = nil }, false},
+		"imported": {func(c *provisioningv1.Cluster) { c.Spec.RKEConfig = nil }, false},
+		"being deleted": {func(c *provisioningv1.Cluster) {
+			c.Finalizers, c.DeletionTimestamp = []string{"example.com/f"}, &metav1.Time{Time: now}
+		}, false},
+	} {
+		owner := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+		owner.Spec.RKEConfig = &provisioningv1.RKEConfig{MachinePools: []provisioningv1.RKEMachinePool{{Name: "p", EtcdRole: true}}}
+		tc.change(owner)
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, provisioningv1.GroupVersion.WithKind("Cluster"))}}}
+		deleted := &metav1.Time{Time: now.Add(-time.Hour)}
+		s := &scope{key: client.ObjectKeyFromObject(cluster), cluster: cluster, machines: []*member{{bootstrap: &rkev1.RKEBootstrap{},
+			machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: deleted,
+				Labels: map[string]string{rkev1.EtcdRoleLabel: "true"}}}}}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(owner).Build()
+		r := &Reconciler{Now: func() time.Time { return now }}
+		err := r.readState(t.Context(), s, c, func(context.Context, client.ObjectKey) ([]corev1.Node, error) { return nil, nil })
+		if err != nil || s.state.abandonedAt.IsZero() != tc.expected {
+			t.Errorf("%s: abandoned at %s, %v", name, s.state.abandonedAt, err)
 		}
 	}
 }
