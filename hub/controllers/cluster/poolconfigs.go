@@ -103,15 +103,37 @@ func (r *Reconciler) ownConfig(ctx context.Context, p *poolScope, config *unstru
 	return nil
 }
 
-// applyCommon writes the common part of the template of a node driver, which changes without replacing machines.
+// noteUpToDate notes on a template of a node driver that it is up to date with a source that has other fields.
+func (r *Reconciler) noteUpToDate(ctx context.Context, template, source *unstructured.Unstructured) error {
+	noted := template.DeepCopy()
+	changed, err := pool.SetUpToDate(noted, source)
+	if err != nil || !changed {
+		return err
+	}
+	if err := r.Client.Patch(ctx, noted, client.MergeFrom(template), fieldOwner); err != nil {
+		return fmt.Errorf("annotating %s %s: %w", template.GetKind(), template.GetName(), err)
+	}
+	return nil
+}
+
+// applyCommon writes the common part of the template of a node driver, which changes without replacing machines, and notes on one that has
+// other fields than its source that it is up to date.
 func (r *Reconciler) applyCommon(ctx context.Context, p *poolScope, current clusterv1.ContractVersionedObjectReference,
 	source *unstructured.Unstructured) error {
 	if schema.DriverOfTemplate(current.GroupKind()) == "" {
 		return nil
 	}
 	clone, err := r.readProviderObject(ctx, client.ObjectKey{Namespace: p.cluster.Namespace, Name: current.Name}, current.GroupKind())
-	if err != nil || clone == nil || equality.Semantic.DeepEqual(pool.Common(clone), pool.Common(source)) {
+	if err != nil || clone == nil {
 		return err
+	}
+	if !pool.HasContent(clone, source) {
+		if err := r.noteUpToDate(ctx, clone, source); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(pool.Common(clone), pool.Common(source)) {
+		return nil
 	}
 	var common any
 	if wanted := pool.Common(source); wanted != nil {

@@ -15,7 +15,6 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	driverschema "github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -119,10 +118,8 @@ func (r *Reconciler) adoptTemplate(ctx context.Context, p *poolScope, current cl
 	if from := template.GetAnnotations()[rkev1.ClonedFromNameAnnotation]; from != "" && from != source.GetName() {
 		return false, nil // the pool names another one since Rancher was stopped
 	}
-	noted := template.DeepCopy()
-	pool.SetUpToDate(noted, source)
-	if err := r.Client.Patch(ctx, noted, client.MergeFrom(template), fieldOwner); err != nil {
-		return false, fmt.Errorf("taking over %s %s: %w", template.GetKind(), template.GetName(), err)
+	if err := r.noteUpToDate(ctx, template, source); err != nil {
+		return false, err
 	}
 	return true, nil
 }

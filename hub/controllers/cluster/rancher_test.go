@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
@@ -163,6 +165,47 @@ func TestAdoptReplicas(t *testing.T) {
 	}
 }
 
+// TestNoteUpToDate: where an earlier hub has noted only the revision on a template that has other fields than its configuration, the
+// content is noted too, once: a configuration that is created again, as by "clusterctl move", replaces no machines then.
+func TestNoteUpToDate(t *testing.T) {
+	object := func(uid string, fields map[string]any) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": fields}}}}
+		o.SetGroupVersionKind(schema.TemplateKind("lab"))
+		o.SetNamespace("fleet-default")
+		o.SetName("one-a-0123abcd")
+		o.SetUID(types.UID(uid))
+		return o
+	}
+	template := object("t", map[string]any{"size": "s"})
+	template.SetAnnotations(map[string]string{rkev1.ClonedFromRevisionAnnotation: "c/0"})
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, func(s *runtime.Scheme) error {
+		s.AddKnownTypeWithName(template.GroupVersionKind(), &unstructured.Unstructured{})
+		return nil
+	})).WithObjects(template).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+	fields := map[string]any{"size": "s", "newer": "default of the driver"}
+	moved := object("moved", fields)
+	for range 2 {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&Reconciler{Client: c}).noteUpToDate(t.Context(), template, object("c", fields)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil {
+		t.Fatal(err)
+	}
+	if !pool.UpToDate(template, moved) || writes != 1 {
+		t.Errorf("%d writes, annotations %v", writes, template.GetAnnotations())
+	}
+}
+
 // TestAdoptTemplates: the templates that Rancher has made stay those of the machines, which would be replaced otherwise.
 func TestAdoptTemplates(t *testing.T) {
 	kind := schema.TemplateKind("lab")
@@ -199,6 +242,14 @@ func TestAdoptTemplates(t *testing.T) {
 	}
 	if upToDate, err := r.upToDate(t.Context(), p, current, source); !upToDate || err != nil {
 		t.Errorf("up to date after: %v (%v)", upToDate, err)
+	}
+	again := object("nc-1", "moved", map[string]any{"size": "s", "newer": "default of the driver"})
+	if upToDate, err := r.upToDate(t.Context(), p, current, again); !upToDate || err != nil {
+		t.Errorf("up to date with a configuration that was created again: %v (%v)", upToDate, err)
+	}
+	other := object("nc-1", "moved", map[string]any{"size": "l", "newer": "default of the driver"})
+	if upToDate, err := r.upToDate(t.Context(), p, current, other); upToDate || err != nil {
+		t.Errorf("up to date with another size: %v (%v)", upToDate, err)
 	}
 	if adopted, err := r.adoptTemplate(t.Context(), p, current, object("nc-2", "d", nil)); adopted || err != nil {
 		t.Errorf("the template of another configuration is adopted: %v (%v)", adopted, err)

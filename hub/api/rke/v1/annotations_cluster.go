@@ -45,6 +45,8 @@ const (
 	ClonedFromNameAnnotation = "rke.cattle.io/cloned-from-name"
 	// ClonedFromRevisionAnnotation is the UID and generation of the machine template that a copy was made from.
 	ClonedFromRevisionAnnotation = "rke.cattle.io/cloned-from-revision"
+	// ClonedFromContentAnnotation is a hash of the content of that object, on a copy that has other fields and counts as up to date.
+	ClonedFromContentAnnotation = "rke.cattle.io/cloned-from-content"
 	// AppliedQuantityAnnotation, on a MachineDeployment, is the quantity of its pool that the hub last wrote.
 	AppliedQuantityAnnotation = "rke.cattle.io/applied-quantity"
 	// AutoscaledAnnotation, on a MachineDeployment, is "true" where an autoscaler decides its replicas, and not the quantity of its pool.

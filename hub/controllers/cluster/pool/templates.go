@@ -40,7 +40,7 @@ func BootstrapTemplate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool,
 	source *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := source.GroupVersionKind()
-	digest, err := hash([]any{kind.Group, kind.Kind, content(source)})
+	digest, err := contentHash(source)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,36 @@ func revision(o metav1.Object) string {
 	return string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
 }
 
-// SetUpToDate notes on a copy that it has the content of its source.
-func SetUpToDate(clone, source *unstructured.Unstructured) {
+// contentHash is a hash of what machines of a template are made from.
+func contentHash(template *unstructured.Unstructured) (string, error) {
+	kind := template.GroupVersionKind()
+	return hash([]any{kind.Group, kind.Kind, content(template)})
+}
+
+// SetUpToDate notes on a copy that it counts as one with the content of its source, and returns whether that is new. The revision of a
+// source that is created again, as by "clusterctl move", is another one: the copy is up to date with its content then.
+func SetUpToDate(clone, source *unstructured.Unstructured) (changed bool, err error) {
+	digest, err := contentHash(source)
+	if err != nil {
+		return false, err
+	}
 	annotations := clone.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[rkev1.ClonedFromRevisionAnnotation] = revision(source)
+	for key, value := range map[string]string{
+		rkev1.ClonedFromRevisionAnnotation: revision(source), rkev1.ClonedFromContentAnnotation: digest,
+	} {
+		changed = changed || annotations[key] != value
+		annotations[key] = value
+	}
 	clone.SetAnnotations(annotations)
+	return changed, nil
+}
+
+// HasContent returns whether a copy has the very content of its source, so that nothing has to be noted for it to be up to date.
+func HasContent(clone, source *unstructured.Unstructured) bool {
+	return equality.Semantic.DeepEqual(content(clone), content(source))
 }
 
 // UpToDate returns whether a copy has the content of its source. A new version of a provider may add fields to both; that must not replace
@@ -87,8 +109,12 @@ func UpToDate(clone, source *unstructured.Unstructured) bool {
 	if clone.GroupVersionKind().GroupKind() != source.GroupVersionKind().GroupKind() {
 		return false
 	}
-	return clone.GetAnnotations()[rkev1.ClonedFromRevisionAnnotation] == revision(source) ||
-		equality.Semantic.DeepEqual(content(clone), content(source))
+	annotations := clone.GetAnnotations()
+	if annotations[rkev1.ClonedFromRevisionAnnotation] == revision(source) || HasContent(clone, source) {
+		return true
+	}
+	digest, err := contentHash(source)
+	return err == nil && annotations[rkev1.ClonedFromContentAnnotation] == digest
 }
 
 // Ref refers to an object as MachineDeployments do.
