@@ -104,6 +104,25 @@ func TestNotPassedOn(t *testing.T) {
 	}
 }
 
+// TestClusterAPIDeleted: while the Cluster API Cluster is being deleted, what it refers to is not created again, which would keep it from
+// being deleted for ever.
+func TestClusterAPIDeleted(t *testing.T) {
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme)
+	c, requests := fakeclient.CountApplies(fake.NewClientBuilder().WithScheme(scheme).Build())
+	r := &Reconciler{Client: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner}}
+	s := &scope{cluster: changedCluster(), management: &managementv3.Cluster{}, capiCluster: &clusterv1.Cluster{}}
+	s.capiCluster.DeletionTimestamp = new(metav1.Now())
+	if err := s.run(t.Context(), r.reconcileClusterAPI, r.reconcilePools); err != nil || *requests > 0 || s.passedOn {
+		t.Fatalf("%d requests, passed on: %t (%v)", *requests, s.passedOn, err)
+	}
+	setStatus(s)
+	for _, conditionType := range []string{provisioningv1.RKEClusterCondition, provisioningv1.UpdatedCondition} {
+		if got := said(s.cluster)[conditionType]; got != "False/WaitingForClusterAPI" {
+			t.Errorf("%s is %s", conditionType, got)
+		}
+	}
+}
+
 // TestConflictOfPool: a pool that a conflict has left as it was says nothing of the spec of now.
 func TestConflictOfPool(t *testing.T) {
 	spec := poolSpec("a")

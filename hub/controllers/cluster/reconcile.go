@@ -77,9 +77,15 @@ func (r *Reconciler) readFileSources(ctx context.Context, s *scope) (map[fileSou
 	return sources, nil
 }
 
-// reconcileClusterAPI passes the spec on.
+// reconcileClusterAPI passes the spec on. While the Cluster API Cluster is being deleted, nothing is: its deletion ends when the objects
+// that it refers to are gone, and each of them would be created again meanwhile.
 func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	if s.management == nil || len(s.invalid) > 0 || s.unread.spec {
+		return nil
+	}
+	if s.capiCluster != nil && !s.capiCluster.DeletionTimestamp.IsZero() {
+		s.unwritten = cause.New("WaitingForClusterAPI", "Cluster API Cluster %s is being deleted with all its machines; the hub then creates "+
+			"another one, without the data. Delete this Cluster if you do not want that", s.capiCluster.Name)
 		return nil
 	}
 	err := r.passOn(ctx, s)
