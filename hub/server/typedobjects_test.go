@@ -78,7 +78,8 @@ func TestTypedObjects(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the object differs (-want +got):\n%s", diff)
 	}
-	if err := unstructured.SetNestedField(got.Object, "somebody", "metadata", "labels", "of"); err != nil || bootstrap.Labels["of"] != "machine" {
+	err = unstructured.SetNestedField(got.Object, "somebody", "metadata", "labels", "of")
+	if err != nil || bootstrap.Labels["of"] != "machine" {
 		t.Errorf("what was read is not a copy: %v", err)
 	}
 	for _, other := range []client.Object{newUnstructured(template), &rkev1.RKEControlPlane{}} {
