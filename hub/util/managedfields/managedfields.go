@@ -2,6 +2,9 @@
 package managedfields
 
 import (
+	"bytes"
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +36,8 @@ var (
 // repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole. It is a cache.TransformFunc
 // of client-go, and returns its argument, and never an error.
 //
+// Of Machines, MachineSets own the labels for good, and Cluster API does not rewrite that.
+//
 // What is trimmed must not be sent to the API server as an update, nor compared for a patch with what is not: the server would take what is
 // left for what the managers own.
 func Trim(in any) (any, error) {
@@ -44,9 +49,11 @@ func Trim(in any) (any, error) {
 	if err != nil {
 		return in, nil //nolint:nilerr // A tombstone, or another thing that is no object, has none.
 	}
+	_, machine := in.(*clusterv1.Machine)
 	entries := object.GetManagedFields()
-	for _, entry := range entries {
-		if entry.Manager == beforeFirstApply || entry.Manager == topology {
+	for i := range entries {
+		manager := entries[i].Manager
+		if manager == beforeFirstApply || manager == topology || manager == machineSets && !machine && ownsLabelTyped(entries[i].FieldsV1) {
 			return in, nil
 		}
 	}
@@ -75,4 +82,13 @@ func trimUnstructured(object *unstructured.Unstructured) {
 func ownsLabel(entry map[string]any) bool {
 	_, owns, _ := unstructured.NestedFieldNoCopy(entry, "fieldsV1", "f:metadata", "f:labels", "f:"+clusterv1.ClusterNameLabel)
 	return owns
+}
+
+// ownsLabelTyped is ownsLabel for an entry of a typed object, such as an RKEBootstrap, which Cluster API reads from the typed cache.
+func ownsLabelTyped(fields *metav1.FieldsV1) bool {
+	if fields == nil || !bytes.Contains(fields.GetRawBytes(), []byte("f:"+clusterv1.ClusterNameLabel)) {
+		return false
+	}
+	decoded := map[string]any{}
+	return json.Unmarshal(fields.GetRawBytes(), &decoded) == nil && ownsLabel(map[string]any{"fieldsV1": decoded})
 }

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // TestTrim: either form of an object has one entry that says nothing, and all of them where Cluster API is to rewrite the entries.
@@ -47,6 +49,24 @@ func TestTrim(t *testing.T) {
 		}
 		if diff := cmp.Diff(untyped(t, want[c.untyped]).Object, u.Object); diff != "" {
 			t.Errorf("%s, an unstructured object: %s", name, diff)
+		}
+	}
+}
+
+// TestTrimBootstrap: Cluster API reads RKEBootstraps from the cache of typed objects, and takes the labels that a MachineSet of Cluster API
+// before 1.12 owns from it.
+func TestTrimBootstrap(t *testing.T) {
+	for fields, whole := range map[string]bool{
+		`{"f:metadata":{"f:labels":{"f:cluster.x-k8s.io/cluster-name":{}}}}`:      true,
+		`{"f:metadata":{"f:annotations":{"f:cluster.x-k8s.io/cluster-name":{}}}}`: false,
+		`{"f:spec":{"f:clusterName":{}}}`:                                         false,
+	} {
+		bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "other", Operation: metav1.ManagedFieldsOperationUpdate},
+			{Manager: "capi-machineset", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields)},
+		}}}
+		if _, err := Trim(bootstrap); err != nil || (len(bootstrap.ManagedFields) == 2) != whole {
+			t.Errorf("%s: %d entries stay, %v", fields, len(bootstrap.ManagedFields), err)
 		}
 	}
 }
