@@ -16,7 +16,7 @@ import (
 
 // typedObjects is a cache that has what Cluster API's controllers read without a type, of kinds that the hub's controllers read with one,
 // from these. Otherwise it would hold the same twice, with a second watch. Who watches such a kind gets typed objects, and a list without a
-// type is as in the cache below.
+// type is as in the cache below. Zero values that were written explicitly are left out, as everywhere in the hub.
 type typedObjects struct {
 	cache.Cache
 	scheme *runtime.Scheme
