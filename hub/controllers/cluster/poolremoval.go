@@ -88,8 +88,8 @@ func makesMachines(md *clusterv1.MachineDeployment) bool {
 	return md != nil && md.DeletionTimestamp.IsZero() && ptr.Deref(md.Spec.Replicas, 1) > 0
 }
 
-// missingServers names a pool of servers whose MachineDeployment makes no machines, such as one whose machine template does not exist, or is
-// empty for none.
+// missingServers names a pool of servers whose MachineDeployment makes no machines, such as one whose machine template does not exist.
+// It is empty if there is none.
 func missingServers(pools []*poolScope) string {
 	for _, p := range pools {
 		if !makesMachines(p.deployment) && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && pool.Quantity(p.spec) > 0 {
