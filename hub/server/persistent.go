@@ -54,7 +54,7 @@ type persistentCache struct {
 func (l *lifetime) newCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c, err := cache.New(config, opts)
 	indexed := &labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}
-	return &persistentCache{secretMetadata{typedObjects{indexed, opts.Scheme}}, l}, err
+	return &persistentCache{secretMetadata{typedObjects{indexed}}, l}, err
 }
 
 // listedBy are the labels by which controllers, also those of Cluster API, list the objects of a machine, a pool or a cluster; those that

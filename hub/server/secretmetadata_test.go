@@ -13,22 +13,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secretsAlone is a cache with a Secret, of which it has nothing else.
-type secretsAlone struct {
+// alone is a cache with an object, which it has with its type only, and nothing else.
+type alone[T any] struct {
 	cache.Cache
-	secret   *corev1.Secret
-	informer cache.Informer
+	object *T
 }
 
-var errOther = errors.New("the cache has Secrets only")
+var errOther = errors.New("the cache has objects of one type only")
 
-func (c secretsAlone) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	into, ok := object.(*corev1.Secret)
+func (c alone[T]) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	into, ok := any(object).(*T)
 	if !ok {
 		return errOther
 	}
-	*into = *c.secret
+	*into = *c.object
 	return nil
+}
+
+// secretsAlone is a cache with a Secret, and an informer of Secrets.
+type secretsAlone struct {
+	alone[corev1.Secret]
+	informer cache.Informer
 }
 
 func (c secretsAlone) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
@@ -50,7 +55,7 @@ func TestSecretMetadata(t *testing.T) {
 		Data: map[string][]byte{"plan": []byte("{}")}}
 	want := newMetadata("Secret")
 	want.ObjectMeta = *secret.ObjectMeta.DeepCopy()
-	c := secretMetadata{secretsAlone{secret: secret,
+	c := secretMetadata{secretsAlone{alone: alone[corev1.Secret]{object: secret},
 		informer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Secret{}, 0, toolscache.Indexers{})}}
 
 	got := newMetadata("Secret")

@@ -17,39 +17,28 @@ import (
 // typedObjects is a cache that has what Cluster API's controllers read without a type, of kinds that the hub's controllers read with one,
 // from these. Otherwise it would hold the same twice, with a second watch. Who watches such a kind gets typed objects, and a list without a
 // type is as in the cache below. Zero values that were written explicitly are left out, as everywhere in the hub.
-type typedObjects struct {
-	cache.Cache
-	scheme *runtime.Scheme
-}
+type typedObjects struct{ cache.Cache }
 
-// readByBoth are the kinds, of which there is one for each machine or cluster at least.
-var readByBoth = []schema.GroupVersionKind{
-	rkev1.GroupVersion.WithKind("RKEBootstrap"), rkev1.GroupVersion.WithKind("RKEControlPlane"), rkev1.GroupVersion.WithKind("RKECluster"),
+// readByBoth makes objects of these kinds, of which there is one for each machine or cluster at least.
+var readByBoth = map[schema.GroupVersionKind]func() client.Object{
+	rkev1.GroupVersion.WithKind("RKEBootstrap"):    func() client.Object { return &rkev1.RKEBootstrap{} },
+	rkev1.GroupVersion.WithKind("RKEControlPlane"): func() client.Object { return &rkev1.RKEControlPlane{} },
+	rkev1.GroupVersion.WithKind("RKECluster"):      func() client.Object { return &rkev1.RKECluster{} },
 }
 
 // typedFor returns an object with a type for what is to be read or watched without one, and nil where that is not of readByBoth.
-func (c typedObjects) typedFor(object client.Object) (client.Object, error) {
-	u, ok := object.(*unstructured.Unstructured)
-	if !ok || !slices.Contains(readByBoth, u.GroupVersionKind()) {
-		return nil, nil
+func typedFor(object client.Object) client.Object {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		if create, both := readByBoth[u.GroupVersionKind()]; both {
+			return create()
+		}
 	}
-	created, err := c.scheme.New(u.GroupVersionKind())
-	if err != nil {
-		return nil, fmt.Errorf("creating a typed object: %w", err)
-	}
-	typed, ok := created.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%T is no object", created)
-	}
-	return typed, nil
+	return nil
 }
 
 // Get implements client.Reader.
 func (c typedObjects) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	typed, err := c.typedFor(object)
-	if err != nil {
-		return err
-	}
+	typed := typedFor(object)
 	if typed == nil {
 		return c.Cache.Get(ctx, key, object, opts...)
 	}
@@ -70,11 +59,7 @@ func (c typedObjects) Get(ctx context.Context, key client.ObjectKey, object clie
 func (c typedObjects) GetInformer(
 	ctx context.Context, object client.Object, opts ...cache.InformerGetOption,
 ) (cache.Informer, error) {
-	typed, err := c.typedFor(object)
-	if err != nil {
-		return nil, err
-	}
-	if typed != nil {
+	if typed := typedFor(object); typed != nil {
 		object = typed
 	}
 	return c.Cache.GetInformer(ctx, object, opts...)

@@ -18,9 +18,8 @@ type lifetime struct {
 	mu   sync.Mutex
 	over bool
 	open sync.WaitGroup
-	// short is how many ordinary requests are under way. idle is closed when there is none any more, and nil unless drain waits.
-	short int
-	idle  chan struct{}
+	// short are the ordinary requests under way.
+	short sync.WaitGroup
 }
 
 func newLifetime() *lifetime {
@@ -39,7 +38,7 @@ func (l *lifetime) enter(parent context.Context, short bool) (context.Context, f
 	}
 	l.open.Add(1)
 	if short {
-		l.short++
+		l.short.Add(1)
 	}
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(parent)
@@ -48,33 +47,27 @@ func (l *lifetime) enter(parent context.Context, short bool) (context.Context, f
 		stop()
 		cancel(nil)
 		if short {
-			l.leave()
+			l.short.Done()
 		}
 		l.open.Done()
 	}, true
 }
 
-// leave counts an ordinary request out.
-func (l *lifetime) leave() {
+// stop begins no more requests.
+func (l *lifetime) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.short--; l.short == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
+	l.over = true
 }
 
 // drain begins no more requests, and returns when the ordinary ones have ended, or ctx has.
 func (l *lifetime) drain(ctx context.Context) {
+	l.stop()
 	idle := make(chan struct{})
-	l.mu.Lock()
-	l.over = true
-	if l.short == 0 {
+	go func() { // until close at the latest
+		l.short.Wait()
 		close(idle)
-	} else {
-		l.idle = idle
-	}
-	l.mu.Unlock()
+	}()
 	select {
 	case <-idle:
 	case <-ctx.Done():
@@ -83,9 +76,7 @@ func (l *lifetime) drain(ctx context.Context) {
 
 // close ends everything and waits until it has ended.
 func (l *lifetime) close() {
-	l.mu.Lock()
-	l.over = true
-	l.mu.Unlock()
+	l.stop()
 	l.end(errStopping)
 	l.open.Wait()
 }

@@ -52,7 +52,7 @@ func (s *scope) started() bool {
 
 // checkQuantity lets a pool keep its machines whose quantity is 0, if the data of the cluster would be deleted with them.
 func (r *Reconciler) checkQuantity(ctx context.Context, p *poolScope) error {
-	if pool.Quantity(p.spec) > 0 || ptr.Deref(p.deployment.Spec.Replicas, 1) == 0 {
+	if p.spec.DesiredQuantity() > 0 || ptr.Deref(p.deployment.Spec.Replicas, 1) == 0 {
 		return nil
 	}
 	last, err := r.isLastEtcd(ctx, p)
@@ -73,7 +73,7 @@ func (r *Reconciler) isLastEtcd(ctx context.Context, p *poolScope) (bool, error)
 	all := p.cluster.Spec.RKEConfig.MachinePools
 	for i := range all {
 		other := p.deployments[pool.Name(p.cluster.Name, all[i].Name)]
-		if all[i].Name != p.spec.Name && all[i].EtcdRole && pool.Quantity(&all[i]) > 0 && makesMachines(other) {
+		if all[i].Name != p.spec.Name && all[i].EtcdRole && all[i].DesiredQuantity() > 0 && makesMachines(other) {
 			return false, nil
 		}
 	}
@@ -92,7 +92,7 @@ func makesMachines(md *clusterv1.MachineDeployment) bool {
 // It is empty if there is none.
 func missingServers(pools []*poolScope) string {
 	for _, p := range pools {
-		if !makesMachines(p.deployment) && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && pool.Quantity(p.spec) > 0 {
+		if !makesMachines(p.deployment) && (p.spec.EtcdRole || p.spec.ControlPlaneRole) && p.spec.DesiredQuantity() > 0 {
 			return p.spec.Name
 		}
 	}
@@ -100,7 +100,7 @@ func missingServers(pools []*poolScope) string {
 }
 
 // hasEtcd reports whether a pool asks for machines with the role etcd.
-func hasEtcd(p *poolScope) bool { return p.spec.EtcdRole && pool.Quantity(p.spec) > 0 }
+func hasEtcd(p *poolScope) bool { return p.spec.EtcdRole && p.spec.DesiredQuantity() > 0 }
 
 // hasCustomEtcd reports whether a machine of no pool has the role etcd.
 func (r *Reconciler) hasCustomEtcd(ctx context.Context, cluster *provisioningv1.Cluster) (bool, error) {

@@ -39,8 +39,8 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	replicas, scaled := pool.Scaled(p.spec, live)
 	if p.adopted && live.Annotations[rkev1.AppliedQuantityAnnotation] == "" {
 		// An autoscaler may have changed it, and Rancher leaves a pool without a quantity to that. No machine must go because of the pool.
-		replicas = ptr.Deref(live.Spec.Replicas, pool.Quantity(p.spec))
-		scaled = replicas != pool.Quantity(p.spec)
+		replicas = ptr.Deref(live.Spec.Replicas, p.spec.DesiredQuantity())
+		scaled = replicas != p.spec.DesiredQuantity()
 	}
 	if !scaled {
 		return nil
@@ -51,7 +51,7 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 		}
 	}
 	ctrl.LoggerFrom(ctx).Info("Writing the replicas of a scaled MachineDeployment to its pool", "pool", p.spec.Name,
-		"from", pool.Quantity(p.spec), "to", replicas)
+		"from", p.spec.DesiredQuantity(), "to", replicas)
 	patch, err := quantityPatch(p.cluster, p.spec.Name, replicas)
 	if err != nil {
 		return err
@@ -81,9 +81,9 @@ func desiredDeployment(p *poolScope, templates pool.Templates) (*clusterv1.Machi
 // wantedMachines is how many machines a pool with a MachineDeployment is to have.
 func wantedMachines(p *poolScope) int32 {
 	if pool.Autoscaled(p.spec) {
-		return ptr.Deref(p.deployment.Spec.Replicas, pool.Quantity(p.spec))
+		return ptr.Deref(p.deployment.Spec.Replicas, p.spec.DesiredQuantity())
 	}
-	return pool.Quantity(p.spec)
+	return p.spec.DesiredQuantity()
 }
 
 // quantityPatch changes the quantity of one pool, if the Cluster has not changed since it was read.

@@ -209,7 +209,7 @@ func poolExpected(ctx context.Context, cluster *clusterv1.Cluster, from client.R
 		return false, err
 	}
 	return slices.ContainsFunc(owner.Spec.RKEConfig.MachinePools, func(p provisioningv1.RKEMachinePool) bool {
-		return p.EtcdRole && ptr.Deref(p.Quantity, 1) > 0
+		return p.EtcdRole && p.DesiredQuantity() > 0
 	}), nil
 }
 

@@ -44,7 +44,7 @@ func pools(before, after *target) []preview.Pool {
 		case is[name] == nil:
 			p.Impact, p.Notes = preview.ImpactRemove, []string{"the pool is removed, with all of its machines"}
 		case was[name] == nil:
-			p.Impact, p.Notes = preview.ImpactInstall, []string{"the pool is new: " + machines(pool.Quantity(is[name])) + " made"}
+			p.Impact, p.Notes = preview.ImpactInstall, []string{"the pool is new: " + machines(is[name].DesiredQuantity()) + " made"}
 		default:
 			p.Impact, p.Notes = compare(was[name], is[name])
 		}
@@ -64,11 +64,11 @@ const keepsEtcd = "no other pool has etcdRole: in a cluster that was started, th
 
 // isLastEtcd reports whether a pool that has machines with etcd is to have none, and no pool of all is to have any.
 func isLastEtcd(was, is *machinePool, all map[string]*machinePool) bool {
-	if was == nil || !was.EtcdRole || pool.Quantity(was) == 0 || is != nil && !is.EtcdRole { // the role cannot be changed
+	if was == nil || !was.EtcdRole || was.DesiredQuantity() == 0 || is != nil && !is.EtcdRole { // the role cannot be changed
 		return false
 	}
 	for _, p := range all {
-		if p.EtcdRole && pool.Quantity(p) > 0 {
+		if p.EtcdRole && p.DesiredQuantity() > 0 {
 			return false
 		}
 	}
@@ -88,7 +88,7 @@ func compare(was, is *machinePool) (preview.Impact, []string) {
 	if !same(was.Userdata, is.Userdata) {
 		replace("userdata changes")
 	}
-	switch a, b := pool.Quantity(was), pool.Quantity(is); {
+	switch a, b := was.DesiredQuantity(), is.DesiredQuantity(); {
 	case pool.Autoscaled(is), pool.Autoscaled(was) && is.Quantity == nil: // keeps the machines that it has
 	case pool.Autoscaled(was):
 		notes = append(notes, fmt.Sprintf("quantity becomes %d, however many machines the autoscaler has asked for", b))

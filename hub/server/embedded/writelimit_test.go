@@ -26,31 +26,25 @@ func TestReportsAtOnce(t *testing.T) {
 			return limit.enter(r.WithContext(ctx))
 		}
 		const reports = reportsPerProcessor + 4
-		entered := make(chan func(), reports)
-		for range reports {
-			go func() {
-				leave, err := enter(t.Context(), string(fieldowner.Gateway))
-				if err != nil {
-					t.Error(err)
-				}
-				entered <- leave
-			}()
+		enterAll := func(n int, owner string) chan func() {
+			entered := make(chan func(), n)
+			for range n {
+				go func() {
+					leave, err := enter(t.Context(), owner)
+					if err != nil {
+						t.Error(err)
+					}
+					entered <- leave
+				}()
+			}
+			synctest.Wait()
+			return entered
 		}
-		synctest.Wait()
+		entered := enterAll(reports, string(fieldowner.Gateway))
 		if len(entered) != reportsPerProcessor {
 			t.Errorf("%d reports are worked on, want %d", len(entered), reportsPerProcessor)
 		}
-		hub := make(chan func(), 10*writesPerProcessor)
-		for range cap(hub) {
-			go func() {
-				leave, err := enter(t.Context(), "drover-rkecontrolplane")
-				if err != nil {
-					t.Error(err)
-				}
-				hub <- leave
-			}()
-		}
-		synctest.Wait()
+		hub := enterAll(10*writesPerProcessor, "drover-rkecontrolplane")
 		if len(hub) != writesPerProcessor {
 			t.Errorf("%d of what the hub writes are worked on, want %d", len(hub), writesPerProcessor)
 		}

@@ -151,3 +151,14 @@ func (p *RKEMachinePool) MachineConfigKind() schema.GroupVersionKind {
 	}
 	return kind
 }
+
+// DesiredQuantity is the number of machines of a pool. A pool with an autoscaler and without a quantity starts with the minimum size.
+func (p *RKEMachinePool) DesiredQuantity() int32 {
+	if p.Quantity != nil {
+		return *p.Quantity
+	}
+	if p.AutoscalingMinSize != nil {
+		return max(1, *p.AutoscalingMinSize)
+	}
+	return 1
+}

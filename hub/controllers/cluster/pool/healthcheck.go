@@ -87,7 +87,7 @@ func etcdMinority(cluster *provisioningv1.Cluster) int32 {
 	members := int32(0)
 	for i := range cluster.Spec.RKEConfig.MachinePools {
 		if p := &cluster.Spec.RKEConfig.MachinePools[i]; p.EtcdRole {
-			members += Quantity(p)
+			members += p.DesiredQuantity()
 		}
 	}
 	return (members - 1) / 2

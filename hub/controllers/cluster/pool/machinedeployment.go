@@ -47,7 +47,7 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 		ObjectMeta: objectMeta,
 		Spec: clusterv1.MachineDeploymentSpec{
 			ClusterName: cluster.Name,
-			Replicas:    new(Quantity(p)),
+			Replicas:    new(p.DesiredQuantity()),
 			Rollout:     clusterv1.MachineDeploymentRolloutSpec{Strategy: strategy(p)},
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{
 				clusterv1.ClusterNameLabel:           cluster.Name,
@@ -116,7 +116,7 @@ func deploymentAnnotations(p *provisioningv1.RKEMachinePool, templates Templates
 		annotations[clusterv1.AutoscalerMaxSizeAnnotation] = strconv.Itoa(int(*p.AutoscalingMaxSize))
 		describeNodes(annotations, p)
 	}
-	annotations[rkev1.AppliedQuantityAnnotation] = strconv.Itoa(int(Quantity(p)))
+	annotations[rkev1.AppliedQuantityAnnotation] = strconv.Itoa(int(p.DesiredQuantity()))
 	if Autoscaled(p) {
 		annotations[rkev1.AutoscaledAnnotation] = "true"
 	}

@@ -30,17 +30,6 @@ func Field(pool, field string) string {
 	return path + "." + field
 }
 
-// Quantity is the number of machines of a pool. A pool with an autoscaler and without a quantity starts with the minimum size.
-func Quantity(p *provisioningv1.RKEMachinePool) int32 {
-	if p.Quantity != nil {
-		return *p.Quantity
-	}
-	if p.AutoscalingMinSize != nil {
-		return max(1, *p.AutoscalingMinSize)
-	}
-	return 1
-}
-
 // Autoscaled reports whether an autoscaler decides how many machines a pool has: it has limits, and no quantity.
 func Autoscaled(p *provisioningv1.RKEMachinePool) bool {
 	return p.Quantity == nil && p.AutoscalingMinSize != nil && p.AutoscalingMaxSize != nil

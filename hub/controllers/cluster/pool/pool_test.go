@@ -129,7 +129,7 @@ func TestQuantity(t *testing.T) {
 		{least: ptr.To[int32](3), want: 3}, {least: ptr.To[int32](0), want: 1},
 	} {
 		p := &provisioningv1.RKEMachinePool{Quantity: tt.quantity, AutoscalingMinSize: tt.least}
-		if got := Quantity(p); got != tt.want {
+		if got := p.DesiredQuantity(); got != tt.want {
 			t.Errorf("quantity %v, at least %v: got %d, want %d", tt.quantity, tt.least, got, tt.want)
 		}
 	}

@@ -18,8 +18,8 @@ func Scaled(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) (
 	if !Applied(p, md) {
 		return 0, false
 	}
-	replicas := ptr.Deref(md.Spec.Replicas, Quantity(p))
-	return replicas, replicas != Quantity(p)
+	replicas := ptr.Deref(md.Spec.Replicas, p.DesiredQuantity())
+	return replicas, replicas != p.DesiredQuantity()
 }
 
 // Applied returns whether the hub has written the quantity of a pool to its MachineDeployment, whoever has scaled that since. A quantity
@@ -29,5 +29,5 @@ func Applied(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) 
 		return p.Quantity == nil
 	}
 	applied, err := strconv.ParseInt(md.Annotations[rkev1.AppliedQuantityAnnotation], 10, 32)
-	return err == nil && int32(applied) == Quantity(p)
+	return err == nil && int32(applied) == p.DesiredQuantity()
 }
